@@ -47,14 +47,14 @@ def drive(
 def main(task: Mapping[str, Any]) -> dict[str, Any]:
     spark = session(**task["session"])
     options = task["options"]
-    rows = spark.range(40, minPartitions=4).selectExpr(
+    rows = spark.range(40, numPartitions=4).selectExpr(
         "'channel ' || id % 4 AS channel", "CAST(id AS STRING) AS content"
     )
     rows.write.format("lonnymq").options(**options).mode("append").save()
     waiting = spark.read.format("lonnymq").options(**options).load()
     history = spark.read.format("lonnymq_history").options(**options, minPartitions=2).load()
     homes = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.home') AS home")
-    hosts = spark.range(20, minPartitions=20).mapInArrow(_hosts, "host STRING").distinct()
+    hosts = spark.range(20, numPartitions=20).mapInArrow(_hosts, "host STRING").distinct()
     seen = {
         "waiting": sorted(int(row.content) for row in waiting.select("content").collect()),
         "finished": sorted(row.content.decode() for row in history.select("content").collect()),

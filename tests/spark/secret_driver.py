@@ -31,7 +31,7 @@ def main(task: Mapping[str, Any]) -> None:
 
 def _used(spark: SparkSession, options: Mapping[str, str]) -> str:
     """Write and read. Returns the plans."""
-    rows = spark.range(4, minPartitions=2).selectExpr("'a' AS channel", "CAST(id AS STRING) AS content")
+    rows = spark.range(4, numPartitions=2).selectExpr("'a' AS channel", "CAST(id AS STRING) AS content")
     rows.write.format("lonnymq").options(**options).mode("append").save()
     waiting = spark.read.format("lonnymq").options(**options).load()
     history = spark.read.format("lonnymq_history").options(**options).load()

@@ -164,7 +164,7 @@ def test_options_of_a_format() -> None:
     assert options.integer("other", 7) == 7
     assert options.boolean("other", default=True) is True
     assert options.choice("other", ["a", "b"], "b") == "b"
-    assert options.required("maxRows") == "5"
+    assert options.required("maxRows", "give it") == "5"
     assert "maxRows" in options
     assert "other" not in options
 
@@ -183,7 +183,7 @@ def test_invalid_and_missing_values() -> None:
         options.choice("follow", ["never", "always"], "never")
     for name in ("empty", "missing"):
         with pytest.raises(InvalidOption, match=name):
-            options.required(name)
+            options.required(name, "give it")
 
 
 def test_unknown_options_are_refused_with_the_known_ones() -> None:

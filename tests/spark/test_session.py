@@ -34,7 +34,7 @@ def test_a_failed_task_is_tried_again(spark: SparkSession) -> None:
             raise RuntimeError("at first")
         yield context.attemptNumber()
 
-    assert spark.range(1, minPartitions=1).rdd.mapPartitions(fails_at_first).collect() == [3]
+    assert spark.range(1, numPartitions=1).rdd.mapPartitions(fails_at_first).collect() == [3]
 
 
 def test_it_stays_on_this_machine(spark: SparkSession) -> None:

@@ -36,8 +36,8 @@ def test_unique_indexes(conn: psycopg.Connection) -> None:
 
 
 def test_every_table_has_a_replica_identity(conn: psycopg.Connection) -> None:
-    """Without one, a publication FOR ALL TABLES makes every update and delete of the table fail. Unlogged tables are
-    not published.
+    """Without one, a publication FOR ALL TABLES makes every update and delete of the table fail. Unlogged
+    tables are not published.
     """
     conn.execute("SELECT * FROM queue_set(p_history => TRUE)")  # creates partitions
     rows = conn.execute(

@@ -45,6 +45,7 @@ class Scenario:
             _whole("max_concurrency", self.max_concurrency, 0)
 
     def policies(self, log: PolicyLog) -> ScenarioPolicies:
+        """The logged policies with the changes of this scenario."""
         changes = {
             channel: dict(_checked(channel, setting, value) for setting, value in settings.items())
             for channel, settings in self.channels.items()
@@ -52,6 +53,7 @@ class Scenario:
         return ScenarioPolicies(log, changes, self.max_concurrency)
 
     def check_channels(self, known: Iterable[str]) -> None:
+        """Raise InvalidArgument if it changes a channel that is not among the known ones."""
         names = set(known)
         for channel in self.channels:
             if channel not in names:
