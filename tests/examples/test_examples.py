@@ -56,7 +56,9 @@ def rows(dsn: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def test_every_example_is_run_here() -> None:
-    here = Path(__file__).read_text(encoding="utf-8")
+    with_spark = Path(__file__).parents[1] / "spark"
+    tests = (Path(__file__), with_spark / "test_pipeline.py", with_spark / "test_notebook.py")
+    here = "".join(path.read_text(encoding="utf-8") for path in tests)
     for path in EXAMPLES.iterdir():
         if path.suffix == ".py" or path.is_dir():
             assert path.name in here, f"nothing runs {path.name}"

@@ -23,7 +23,7 @@ TABLES = (
 STOPS = {
     "dequeue has the tick": ("message_dequeue", "token := gen_random_uuid();"),
     "dequeue has its entries": ("message_dequeue", "EXIT WHEN v_got IS NULL;"),
-    "dequeue has its messages": ("message_dequeue", "IF v_skipped IS NOT NULL THEN"),
+    "dequeue has its messages": ("message_dequeue", "v_taken := CASE WHEN v_skipped"),
     "dispatch has the tick": ("dispatch", "IF v_now BETWEEN t.at"),
     "dispatch has looked": ("dispatch", "PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;"),
     "dispatch has the lock": ("dispatch", "v_mode := set_config("),

@@ -132,7 +132,22 @@ def test_every_dispatch_lock_is_tried(database: SharedDatabase) -> None:
         "SELECT proname FROM pg_proc"
         " WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM dispatch_lock'"
     )
-    assert {name for (name,) in rows} == {"dispatch", "dispatch_recover", "rebuild_places"}
+    assert {name for (name,) in rows} == {
+        "dispatch",
+        "dispatch_recover",
+        "channels_dispatch",
+        "rebuild_places",
+    }
+
+
+def test_a_dispatch_of_certain_channels(database: SharedDatabase) -> None:
+    observer, one = database.session("observer"), database.session("one")
+    observer.execute("SELECT message_create_many(%s, %s)", (["far"] * 600, [b"work"] * 600))
+    dispatch(observer)
+    one.execute("BEGIN")
+    one.execute("SELECT channels_dispatch('{far}', p_limit => 500)")
+    assert shown(one) == guard(one)
+    one.execute("ROLLBACK")
 
 
 @pytest.fixture
