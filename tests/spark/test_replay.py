@@ -42,6 +42,8 @@ def test_from_the_lake_and_straight(
         ).created
         == 1
     )
+    none = replay(past(spark, options, "history"), options, channels=["acmee"], once="x")
+    assert none == Publication(created=0, duplicates=0, refused=0, is_repeat=False)
     for is_repeat in (False, True):
         done = replay(past(spark, options, "history"), options, outcomes=["dead"], once="x")
         assert done == Publication(created=1, duplicates=0, refused=0, is_repeat=is_repeat)

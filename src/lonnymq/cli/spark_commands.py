@@ -394,6 +394,8 @@ def _print_publication(done: Publication, what: str, once: str | None, *, as_jso
     if done.is_repeat:
         typer.echo(f"Enqueued nothing now: {once!r} was done before. Its first run:")
     typer.echo(f"Enqueued {done.created:,} {what}")
+    if once is not None and not (done.is_repeat or done.created or done.duplicates or done.refused):
+        typer.echo(f"  there were no rows; the name {once!r} is not used up")
     if done.duplicates:
         typer.echo(
             f"  {done.duplicates:,} more were duplicates: a message with the same dedupe key was waiting"
@@ -415,7 +417,9 @@ class _Job:
         """Rows of the lake are limited to the days from `since` to `until`."""
         if lake is None:
             source = self.spark.read.format(f"lonnymq_{table}").options(**self.options)
-            return source.option("headersFormat", "json").load()  # so that a replay loses nothing
+            if table != "policies":  # which have no headers
+                source = source.option("headersFormat", "json")  # so that a replay loses nothing
+            return source.load()
         from lonnymq.spark.lake.read_lake import read
 
         return read(self.spark, lake, table, since=_local(since), until=_local(until))

@@ -39,10 +39,12 @@ def replay(
     `into` is one channel for all of them; without it, each goes to its own channel again. They keep their
     headers, lane, priority, cost and dedupe key, so a message whose key is held by one that waits is a
     duplicate. A dead letter keeps its max_attempts; the history has none, and the queue's applies. Attempts
-    are counted from the beginning. With `once`, a replay of that name is done only once. `load` says what
-    happens then, and with full channels.
+    are counted from the beginning. With `once`, a replay of that name is done only once, and a replay of no
+    rows does not count. `load` says what happens then, and with full channels.
     """
     from pyspark.sql.functions import col, lit
+
+    from lonnymq.spark.sink.publication import Publication
 
     chosen = narrowed(rows, channels=channels, outcomes=outcomes, since=since, until=until)
     if chosen.where(col("content").isNull()).limit(1).count():
@@ -50,6 +52,8 @@ def replay(
             "the history did not keep the content of some of these messages",
             "`SELECT queue_set(p_history_content => TRUE)` keeps it from now on; dead letters always have it",
         )
+    if once is not None and chosen.isEmpty():
+        return Publication(created=0, duplicates=0, refused=0, is_repeat=False)
     to = lit(into) if into is not None else col("channel")
     kept = [name for name in KEPT if name in rows.columns]  # an archive of an older version has fewer
     return write(chosen.select(to.alias("channel"), "content", *kept), options, once, drop_full=drop_full)

@@ -43,7 +43,7 @@ SAMPLE_PARTS = 5
 def simulate(
     spark: SparkSession,
     history: DataFrame,
-    policies: DataFrame,
+    policies: DataFrame | None,
     scenarios: Sequence[Scenario] = (),
     *,
     waiting: DataFrame | None = None,
@@ -64,6 +64,10 @@ def simulate(
     """
     say = progress or (lambda _: None)
     _check_names(scenarios)
+    if policies is None:
+        raise InvalidArgument(
+            "a simulation needs the policies", "read the format lonnymq_policies, or that table of an archive"
+        )
     check_columns(policies, POLICIES, "policies")
     log = PolicyLog.of(row.asDict() for row in policies.select(*POLICIES).collect())
     runs = history_runs(history, since, until)
