@@ -1,19 +1,16 @@
-"""The report as one HTML page. It loads nothing, and the browser runs no script but its own."""
+"""The report as one HTML page."""
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from hashlib import sha256
 from html import escape
 
 from lonnymq.spark.reports import formats, plots
 from lonnymq.spark.reports.explanations import LIMITS_UNKNOWN, MEANINGS
 from lonnymq.spark.reports.fields import FIELDS, OF_TENANTS
+from lonnymq.spark.reports.html_page import html_page
 from lonnymq.spark.reports.model import ReportData, TenantNumbers, Totals
-from lonnymq.spark.reports.style import CSS, SCRIPT
-from lonnymq.version import __version__
 
 LISTED = 50
 LACKING = 10
@@ -23,34 +20,10 @@ TITLE = "How each tenant was served"
 
 
 def page(report: ReportData) -> str:
-    digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>LonnyMQ: {TITLE.lower()}</title>",
-            f"<style>{CSS}</style>",
-            "</head>",
-            "<body>",
-            "<main>",
-            *_body(report),
-            f'<footer class="soft">LonnyMQ {escape(__version__)}</footer>',
-            "</main>",
-            f"<script>{SCRIPT}</script>",
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
+    return html_page(TITLE, _body(report))
 
 
 def _body(report: ReportData) -> Iterator[str]:
-    yield f"<h1>{TITLE}</h1>"
     if report.began_at is None or report.ended_at is None:
         yield '<p class="soft">No messages finished in this time.</p>'
         return

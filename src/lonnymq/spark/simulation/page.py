@@ -1,10 +1,8 @@
-"""A simulation as one HTML page. It loads nothing, and the browser runs no script but its own."""
+"""A simulation as one HTML page."""
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator
-from hashlib import sha256
 from html import escape
 
 from lonnymq.formatting import plural
@@ -17,9 +15,8 @@ from lonnymq.simulation.outcome import (
 )
 from lonnymq.simulation.scenario import Scenario
 from lonnymq.spark.reports import formats
-from lonnymq.spark.reports.style import CSS, SCRIPT
+from lonnymq.spark.reports.html_page import html_page
 from lonnymq.spark.simulation import plots, terminal
-from lonnymq.version import __version__
 
 TITLE = "What other settings would have done"
 PLOTTED = 12
@@ -28,34 +25,10 @@ MAX_NAME = 1_000
 
 
 def page(simulation: SimulationData) -> str:
-    digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>LonnyMQ: {TITLE.lower()}</title>",
-            f"<style>{CSS}</style>",
-            "</head>",
-            "<body>",
-            "<main>",
-            *_body(simulation),
-            f'<footer class="soft">LonnyMQ {escape(__version__)}</footer>',
-            "</main>",
-            f"<script>{SCRIPT}</script>",
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
+    return html_page(TITLE, _body(simulation))
 
 
 def _body(simulation: SimulationData) -> Iterator[str]:
-    yield f"<h1>{TITLE}</h1>"
     yield (
         f'<p class="soft">{formats.time(simulation.began_at)} to {formats.time(simulation.ended_at)}:'
         f" {plural(simulation.messages, 'message')} of {plural(len(simulation.tenants), 'tenant')}, simulated"
