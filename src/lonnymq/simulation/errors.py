@@ -7,8 +7,8 @@ import math
 from lonnymq.simulation.waits import Histogram
 
 NEGLIGIBLE_MS = 10.0
-"""A difference of this many milliseconds or less is no error: clocks, wake-ups and the network differ by
-more.
+"""A difference of this many milliseconds or less does not count as an error: clocks, wake-ups and the network
+cause more than that.
 """
 MOST_ERROR = 0.25
 LEAST_MESSAGES = 20

@@ -10,10 +10,9 @@ fairness.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
-from datetime import UTC, datetime, timedelta
+from dataclasses import fields
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from lonnymq.client.times import EPOCH, milliseconds, moment
 from lonnymq.errors import InvalidArgument
 from lonnymq.message_options import Duration
 from lonnymq.spark.reports.entitled import POLICY_COLUMNS, Shares, TenantShare, bucket_of, shares
+from lonnymq.spark.reports.json_text import json_text
 from lonnymq.spark.reports.model import Flow, ReportData, TenantNumbers, Totals
 from lonnymq.spark.reports.percentiles import percentiles
 from lonnymq.spark.reports.span import Span
@@ -84,7 +84,7 @@ class Report(ReportData):
 
     def to_json(self) -> str:
         """All numbers; times are in ISO 8601."""
-        return json.dumps(asdict(self), default=_in_json, ensure_ascii=False, allow_nan=False)
+        return json_text(self)
 
     def write_parquet(self, path: str | Path) -> None:
         """One row per tenant, in one file."""
@@ -382,9 +382,3 @@ def _rate(count: int, span: Span) -> float | None:
 
 def _time(at_ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=at_ms)
-
-
-def _in_json(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    raise TypeError(f"{value!r} cannot be written as JSON")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lonnymq.simulation.outcome import SimulationData
+from lonnymq.spark.reports.json_text import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,12 +32,4 @@ class Simulation(SimulationData):
 
     def to_json(self) -> str:
         """All numbers; times are in ISO 8601. A wait of null means that messages were not served at all."""
-        return json.dumps(asdict(self), default=_in_json, ensure_ascii=False, allow_nan=False)
-
-
-def _in_json(value: object) -> object:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    if isinstance(value, frozenset):
-        return sorted(value)
-    raise TypeError(f"{value!r} cannot be written as JSON")
+        return json_text(self)
