@@ -464,6 +464,21 @@ def progress_write(run: Run) -> None:
     assert run(c.StatusGet(two.id)).progress == 1
 
 
+def result_save(run: Run) -> None:
+    assert run(c.ResultSave("zoë", CONTENT, "text/plain")) > run(c.ResultSave("zoë", b"", keep_ms=60_000))
+    run(c.ResultSave("zoë", b"", keep_ms=0))
+    assert run(c.ResultLoad("zoë")) is None
+
+
+def result_load(run: Run) -> None:
+    until_at = run(c.ResultSave("zoë", CONTENT, "text/plain", 60_000))
+    found = run(c.ResultLoad("zoë"))
+    assert found == c.SavedResult("zoë", until_at - 60_000, until_at, "text/plain", CONTENT)
+    found = run(c.ResultLoad("zoë", with_content=False))
+    assert found is not None
+    assert found.content is None
+
+
 def message_get(run: Run) -> None:
     [delivery] = leased(run)
     found = run(c.MessageGet(delivery.id))

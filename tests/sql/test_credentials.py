@@ -144,6 +144,8 @@ NEITHER = (
     "batch_cancel(1)",
     "batch_get(1)",
     "batch_list()",
+    "result_save('mine', '')",
+    "result_load('mine')",
 )
 HARMLESS = (
     "queue_get()",

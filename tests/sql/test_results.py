@@ -356,3 +356,46 @@ def test_wrong_progress_is_refused(conn: Conn) -> None:
         with pytest.raises(psycopg.Error, match=r"a progress of .* is out of range") as caught:
             progress(conn, [message], [fraction], ["x"])
         assert caught.value.sqlstate == "LM010"
+
+
+def test_results_under_a_name(conn: Conn) -> None:
+    """Each replaces the one before, can be read until its time is over, and is deleted by maintenance."""
+    clock = FakeClock(conn)
+    now = clock.at
+
+    def saved(name: str) -> Any:
+        return conn.execute("SELECT content, content_type, until_at FROM result_load(%s)", (name,)).fetchone()
+
+    conn.execute("SELECT result_save('7f', 'one', 'text/plain', 1000), result_save('8a', 'other')")
+    assert saved("7f") == (b"one", "text/plain", now + 1000)
+    conn.execute("SELECT result_save('7f', 'two', NULL, 2000)")
+    assert saved("7f") == (b"two", None, now + 2000)
+    assert saved("9c") is None
+    assert conn.execute("SELECT content FROM result_load('7f', FALSE)").fetchall() == [(None,)]
+    clock.advance(2000)
+    assert saved("7f") is None
+    assert count(conn, "saved_result") == 2
+    conn.execute("SELECT maintain()")
+    assert count(conn, "saved_result") == 1
+    conn.execute("SELECT result_save('8a', '', NULL, 0)")
+    assert saved("8a") is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "NULL, ''",
+        "'', ''",
+        "repeat('n', 256), ''",
+        "'n', NULL",
+        "'n', '', NULL, NULL",
+        "'n', '', NULL, -1",
+        "'n', '', repeat('t', 256)",
+        "'n', convert_to(repeat('x', 2000000), 'UTF8')",
+    ],
+)
+def test_what_cannot_be_saved_under_a_name(conn: Conn, given: str) -> None:
+    conn.execute("SELECT queue_set(p_content_max_bytes => 1000000)")
+    with pytest.raises(psycopg.Error) as refused:
+        conn.execute(f"SELECT result_save({given})")
+    assert refused.value.sqlstate in {"LM010", "LM003"}

@@ -37,6 +37,7 @@ batch_close             x         .         .         x
 schedule_open           x         .         .         x
 schedule_fire           x         .         .         x
 status_get              x         .         x         x
+result_load             x         x         x         x
 
 dispatch               .         x         .         x
 channels_dispatch       .         x         .         x
@@ -61,6 +62,7 @@ claim_extend            .         x         .         x
 claim_read              .         x         .         x
 claim_complete          .         x         .         x
 progress_write          .         x         .         x
+result_save             .         x         .         x
 maintain                .         x         .         x
 worker_report           .         x         .         x
 worker_leave            .         x         .         x

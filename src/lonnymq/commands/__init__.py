@@ -115,7 +115,7 @@ from lonnymq.commands.schedule import (
     ScheduleRun,
     ScheduleState,
 )
-from lonnymq.commands.status import ProgressWrite, Status, StatusGet
+from lonnymq.commands.status import ProgressWrite, ResultLoad, ResultSave, SavedResult, Status, StatusGet
 from lonnymq.commands.stream import (
     Claim,
     Claimant,
@@ -260,7 +260,10 @@ __all__ = [
     "Rebuild",
     "RequestedWorker",
     "Result",
+    "ResultLoad",
+    "ResultSave",
     "RetriedAll",
+    "SavedResult",
     "Schedule",
     "ScheduleDelete",
     "ScheduleDetails",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lonnymq.commands.answers import Count, OneRecord
-from lonnymq.statement import BigInt, BigInts, Boolean, Bytea, Floats, Texts, Uuids
+from lonnymq.commands.answers import Count, OneOrNone, OneRecord
+from lonnymq.statement import BigInt, BigInts, Boolean, Bytea, Floats, Text, Texts, Uuids
 
 WAITING = ("due", "scheduled")
 FINISHED = ("completed", "cancelled", "dead")
@@ -83,3 +83,41 @@ class ProgressWrite(Count):
     fractions: Floats
     notes: Texts | None = None
     async_commit: Boolean = False
+
+
+@dataclass(frozen=True)
+class ResultSave(Count):
+    """Save a result under a name, for `keep_ms`. It replaces the one of this name; 0 deletes it. The answer
+    is until when it is kept.
+    """
+
+    function = "result_save"
+    is_repeatable = True
+
+    name: Text
+    content: Bytea
+    content_type: Text | None = None
+    keep_ms: BigInt = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class SavedResult:
+    """A result that was saved under a name. `content` is None if it was not asked for."""
+
+    name: str
+    saved_at: int
+    until_at: int
+    content_type: str | None
+    content: Bytea | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ResultLoad(OneOrNone[SavedResult]):
+    """Read the result that was saved under a name; None if there is none, or its time is over."""
+
+    function = "result_load"
+    is_harmless = True
+    record = SavedResult
+
+    name: Text
+    with_content: Boolean = True

@@ -30,3 +30,13 @@ CREATE TABLE progress (
     note TEXT,
     PRIMARY KEY (id, turn)
 );
+
+-- Results that a program saves under a name of its own, such as the id that a framework gives a task, until until_at.
+CREATE TABLE saved_result (
+    name TEXT COLLATE "C" PRIMARY KEY,
+    until_at BIGINT NOT NULL,
+    saved_at BIGINT NOT NULL,
+    content_type TEXT,
+    content BYTEA NOT NULL
+);
+CREATE INDEX saved_result_until_ix ON saved_result (until_at);

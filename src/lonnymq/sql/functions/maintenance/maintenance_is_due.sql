@@ -16,6 +16,10 @@ BEGIN
             SELECT FROM result r
             WHERE r.until_at > CASE WHEN p_maintenance.dedupe_day = p_now / 86400000 THEN p_maintenance.results_from
                 ELSE -1 END AND r.until_at <= p_now)
+        OR EXISTS (
+            SELECT FROM saved_result s
+            WHERE s.until_at > CASE WHEN p_maintenance.dedupe_day = p_now / 86400000 THEN p_maintenance.results_from
+                ELSE -1 END AND s.until_at <= p_now)
         OR p_maintenance.progress_at NOT BETWEEN p_now - 60000 AND p_now AND EXISTS (SELECT FROM progress)
         OR EXISTS (SELECT FROM staging s WHERE s.staged_at < p_now - 86400000)
         OR (SELECT q.history FROM queue q) AND EXISTS (SELECT FROM history_missing(p_now))
