@@ -20,6 +20,7 @@ HELP = """\
   check                  run the checks: lint, format, types, layers
   demo                   show LonnyMQ at work on a PostgreSQL that it starts
   bench WHAT             measure the engine, client, worker or spark; ./run bench --help says more
+  suites NAME ...        run suites that others wrote on our integrations, and write docs/suites.md
   docs                   build the documentation as a site that a browser can open from disk
   lonnymq ...            run the lonnymq command of this checkout
   lock                   compile the locked requirements again
@@ -34,6 +35,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "docs": tasks.docs,
     "lock": tasks.lock,
     "lonnymq": tasks.lonnymq,
+    "suites": tasks.suites,
     "test": tasks.test,
 }
 

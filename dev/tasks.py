@@ -69,6 +69,9 @@ def test(arguments: list[str]) -> int:
     with _checks(report):
         _tests("PostgreSQL 18", [*selected, f"--ignore={SPARK}"], report)
     _tests("Spark", [*selected, *SPARK_PROCESSES, SPARK], report)
+    with report.step("other suites") as step:
+        selection = [] if "--long" in arguments else ["--short"]
+        step.set_outcome(_call(BIN / "python", ["-m", "dev.suites", *selection]))
     _tests_on_oldest(selected if "--long" in arguments else FEW_ON_OLDEST, report)
     return report.finish()
 
@@ -87,6 +90,11 @@ def demo(arguments: list[str]) -> NoReturn:
 def bench(arguments: list[str]) -> NoReturn:
     os.chdir(CHECKOUT)
     _replace_process(BIN / "python", ["-m", "benchmarks", *arguments])
+
+
+def suites(arguments: list[str]) -> NoReturn:
+    os.chdir(CHECKOUT)
+    _replace_process(BIN / "python", ["-m", "dev.suites", *arguments])
 
 
 def docs(_arguments: list[str]) -> int:

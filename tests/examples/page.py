@@ -65,6 +65,7 @@ NOT_RUN = {
         "lonnymq dead retry --all --group": "only an example of a group: tests/cli/test_dead.py retries one",
         "CREATE ROLE": "roles belong to the whole server: test_operations_guide.py makes its own",
     },
+    "suites.md": {"./run suites": "takes minutes: tests/e2e/test_suites.py runs a small suite"},
     "worker.md": {
         "lonnymq worker shop.tasks:app": "does not stop by itself: quickstart.md runs a worker",
         "worker      state": "shows workers of several machines",

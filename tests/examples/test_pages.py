@@ -24,12 +24,18 @@ ELSEWHERE = {
     "deployment.md": "tests/examples/test_deployment_guide.py",
     "operations.md": "tests/examples/test_operations_guide.py",
     "spark.md": "tests/spark/test_guide.py",
+    "suites.md": "tests/e2e/test_suites.py",
     "sql.md": "tests/sql/test_walkthrough.py",
     "testing.md": "tests/testing/test_guide.py",
 }
 SILENT_ON_STDERR = ("outgrowing.md", "python.md", "transactions.md")
 # Languages that are parsed, not run.
-CHECKED_ELSEWHERE = {"dashboard.md": ("nginx",), "deployment.md": ("ini", "yaml"), "monitoring.md": ("yaml",)}
+CHECKED_ELSEWHERE = {
+    "dashboard.md": ("nginx",),
+    "deployment.md": ("ini", "yaml"),
+    "monitoring.md": ("yaml",),
+    "suites.md": ("toml",),
+}
 
 
 @pytest.fixture
