@@ -9,6 +9,8 @@ MODULES = [
     "lonnymq.payload",
     "lonnymq.client.times",
     "lonnymq.adapters.array_text",
+    "lonnymq.django.error_text",
+    "lonnymq.django.result_id",
     "lonnymq.install.missing_roles",
     "lonnymq.rules.room",
     "lonnymq.rules.token_bucket",

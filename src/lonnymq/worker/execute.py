@@ -21,6 +21,8 @@ from lonnymq.worker.stop_reason import StopReason
 from lonnymq.worker.threads import Threads
 
 ERROR_MAX_CHARS = 16_000
+OWN_PACKAGES = (__package__, "lonnymq.django", "django_tasks", "django.tasks")
+"""What calls a handler."""
 UNUSABLE = (BrokenContent, UnknownContentType, WrongArguments)  # another attempt would find the same message
 
 
@@ -179,6 +181,9 @@ def _outcome_of_error(leased: LeasedMessage, error: BaseException) -> tuple[Hand
         return GiveBack(_retry_delay_ms(leased, error)), error
     if isinstance(error, Fail):
         return _failed_for_good(error), error
+    most = leased.handler.policy.max_failures
+    if most is not None and leased.message.attempts >= most:
+        return _failed_for_good(error), error
     return GiveBack(_retry_delay_ms(leased, error), _error_text(error)), error
 
 
@@ -220,7 +225,7 @@ def _error_text(error: BaseException) -> str:
 def handler_frames(error: BaseException) -> TracebackType | None:
     """The traceback without the worker's own frames, which come before those of the handler."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
+    while frames is not None and frames.tb_frame.f_globals.get("__package__") in OWN_PACKAGES:
         frames = frames.tb_next
     return frames
 

@@ -13,7 +13,11 @@ from lonnymq.worker.backoff import Backoff, Delays
 
 @dataclass(frozen=True)
 class HandlerPolicy:
-    """`channel` and `options` are put on new messages, unless the call gives its own."""
+    """`channel` and `options` are put on new messages, unless the call gives its own.
+
+    With `max_failures`, an attempt that raises is the last one if so many were made, whatever attempts the
+    message has left: those are for workers that die.
+    """
 
     channel: str = DEFAULT_CHANNEL
     options: TaskOptions = field(default_factory=TaskOptions)
@@ -21,6 +25,7 @@ class HandlerPolicy:
     timeout: Duration | None = None
     lease: Duration | None = None
     max_running: int | None = None
+    max_failures: int | None = None
 
     def __post_init__(self) -> None:
         check_work_options(self.options)

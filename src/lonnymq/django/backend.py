@@ -1,0 +1,161 @@
+"""LonnyMQBackend: enqueues the tasks of Django, and reads their results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from django.core.checks import CheckMessage
+from django.utils import timezone
+
+from lonnymq.client.calls import ask
+from lonnymq.client.produce import check_work_options
+from lonnymq.commands import Result, StatusGet
+from lonnymq.django.backend_options import BackendOptions, check_option, imported
+from lonnymq.django.django_queue import DjangoQueue
+from lonnymq.django.result_id import new_key, parts_of
+from lonnymq.django.task import LonnyMQTask
+from lonnymq.django.task_framework import (
+    AnyResult,
+    AnyTask,
+    BaseTaskBackend,
+    InvalidTask,
+    TaskResultDoesNotExist,
+    normalize_json,
+    task_enqueued,
+)
+from lonnymq.django.task_message import CallHeader, as_aware, as_milliseconds
+from lonnymq.django.task_results import Call, of_message, of_new_call, of_status
+from lonnymq.errors import LonnyMQError
+from lonnymq.message_options import TaskOptions
+from lonnymq.worker.handler_policy import HandlerPolicy
+
+
+class LonnyMQBackend(BaseTaskBackend):
+    """A backend of TASKS. Its `queue` has the other calls of LonnyMQ, on Django's own connection."""
+
+    task_class = LonnyMQTask
+    supports_async_task = True
+    supports_get_result = True
+    supports_defer = True
+    supports_priority = True
+
+    @cached_property
+    def settings(self) -> BackendOptions:
+        """Its OPTIONS. Raises ImproperlyConfigured."""
+        return BackendOptions.of(self.alias, self.options)
+
+    @cached_property
+    def queue(self) -> DjangoQueue:
+        made = DjangoQueue(self.settings.database, self.settings.schema)
+        for instrument in self.settings.instrument:
+            imported(instrument)(made)
+        return made
+
+    def validate_task(self, task: AnyTask) -> None:
+        super().validate_task(task)
+        try:
+            self.policy_of(task)
+        except (LonnyMQError, TypeError, ValueError) as error:
+            raise InvalidTask(str(error)) from error
+
+    def policy_of(self, task: AnyTask) -> HandlerPolicy:
+        """The options of a task: its own, or else those of the backend."""
+
+        def option(name: str) -> Any:
+            own = getattr(task, name, None)
+            if own is None:
+                return getattr(self.settings, name)
+            check_option(name, own)
+            return own
+
+        max_attempts, max_crashes = option("max_attempts"), option("max_crashes")
+        options: TaskOptions = {
+            "lane": task.queue_name,
+            "cost": getattr(task, "cost", None),
+            "max_attempts": max_attempts + max_crashes,
+            "keep_result": option("keep_result"),
+        }
+        check_work_options(options)
+        backoff = option("backoff")
+        return HandlerPolicy(
+            options=options,
+            timeout=option("timeout"),
+            lease=option("lease"),
+            max_running=getattr(task, "max_running", None),
+            max_failures=max_attempts,
+            **({} if backoff is None else {"backoff": backoff}),
+        )
+
+    def enqueue(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AnyResult:
+        """Enqueue a call, in the transaction that is open on Django's connection."""
+        self.validate_task(task)
+        run_after: datetime | None = task.run_after
+        call = Call(
+            path=task.module_path,
+            header=CallHeader(
+                new_key(),
+                self.alias,
+                as_milliseconds(timezone.now()),
+                None if run_after is None else as_milliseconds(run_after),
+                getattr(task, "channel", None),
+            ),
+            args=normalize_json(list(args)),
+            kwargs=normalize_json(dict(kwargs)),
+            queue_name=task.queue_name,
+            priority=task.priority,
+        )
+        options: dict[str, Any] = {
+            **self.policy_of(task).options,
+            "headers": call.header.headers(call.path),
+            "priority": int(task.priority),
+            "run_at": None if run_after is None else as_aware(run_after),
+        }
+        created = self.queue.enqueue(
+            {"args": call.args, "kwargs": call.kwargs},
+            channel=self.settings.channel_of(task, args, kwargs),
+            **options,
+        )
+        result = of_new_call(created.id or 0, call, task)
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> AnyResult:
+        """Raises TaskResultDoesNotExist if there never was such a task, or nothing of it is kept any more."""
+        if (parts := parts_of(result_id)) is None:
+            raise TaskResultDoesNotExist(result_id)
+        message_id, key = parts
+        message = self.queue.get(message_id)
+        if message is not None:
+            found = of_message(message)
+        else:
+            status = self.queue.perform(ask(StatusGet(message_id, with_result=True)))
+            found = of_status(status, self.alias, key)
+        if found is None or parts_of(found.id) != parts:
+            raise TaskResultDoesNotExist(result_id)
+        return found
+
+    def cancel(self, result_id: str) -> bool:
+        """Cancel a task, unless it has finished. One that runs is stopped when its worker learns of it, in a
+        few seconds. Returns whether it was cancelled. Raises TaskResultDoesNotExist.
+        """
+        self.get_result(result_id)
+        return self.queue.cancel(self._message_id(result_id)) in {Result.CANCELLED, Result.MARKED}
+
+    def retry(self, result_id: str) -> bool:
+        """Run a task again that has failed. Returns whether it had. Raises TaskResultDoesNotExist."""
+        self.get_result(result_id)
+        (outcome,) = self.queue.dead.retry([self._message_id(result_id)])
+        return outcome.result is Result.RETRIED
+
+    @staticmethod
+    def _message_id(result_id: str) -> int:
+        parts = parts_of(result_id)
+        return 0 if parts is None else parts[0]
+
+    def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
+        from lonnymq.django.checks import check_backend
+
+        return [*super().check(**kwargs), *check_backend(self)]

@@ -1,0 +1,20 @@
+"""A model without a table: Django's admin shows its pages and checks its permissions by models."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class QueuedTask(models.Model):
+    """A task in the queue. The pages of the admin read it with the functions of the queue."""
+
+    id = models.BigAutoField(primary_key=True)
+
+    class Meta:
+        managed = False
+        default_permissions = ("view", "change")
+        verbose_name = "task"
+        verbose_name_plural = "tasks"
+
+    def __str__(self) -> str:
+        return f"task {self.pk}"
