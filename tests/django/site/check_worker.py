@@ -39,7 +39,7 @@ class Workers(TransactionTestCase):
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "django", "lonnymq_worker", "--name", name, *arguments],
-                env=os.environ | {"LONNYMQ_DJANGO_DSN": address},
+                env=os.environ | {"LONNYMQ_DJANGO_DSN": address, "LOG_LEVEL": "INFO"},
                 stdout=log,
                 stderr=log,
             )
@@ -59,12 +59,12 @@ class Workers(TransactionTestCase):
 
         second = self.start("second", "--processes", "2", "--concurrency", "1")
         until(lambda: begun.read_text().count("\n") == 2, "another worker to begin the task again")
+        until(lambda: other.refresh() or other.is_finished, "the other process to run the other task")
         second.send_signal(signal.SIGTERM)  # it drains
         until(lambda: "SIGTERM" in self.log.read_text(), "the signal to be passed on")
         gate.touch()
         self.assertEqual(second.wait(TIMEOUT_S), 0, self.log.read_text())
         result.refresh()
-        other.refresh()
         self.assertEqual((result.status, result.attempts, result.return_value), (SUCCESSFUL, 2, 0))
         self.assertIn("unknown", result.worker_ids[0])
         self.assertTrue(result.worker_ids[1].startswith("second-"))

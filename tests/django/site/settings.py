@@ -50,6 +50,14 @@ ROOT_URLCONF = "tests.django.site.urls"
 SECRET_KEY = "of a test"  # noqa: S105
 STATIC_URL = "static/"
 USE_TZ = True
+LOGGING = {  # most tasks fail on purpose
+    "version": 1,
+    "disable_existing_loggers": False,
+    "loggers": {
+        name: {"level": os.environ.get("LOG_LEVEL", "CRITICAL")}
+        for name in ("lonnymq", "django.tasks", "django_tasks")
+    },
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 TASKS = {
     "default": {
