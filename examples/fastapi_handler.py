@@ -7,14 +7,15 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import asyncpg
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from lonnymq import AsyncQueue, Queue
+from lonnymq import Queue
+from lonnymq.fastapi import AsyncMessages, CurrentQueue, messages_in, queue_lifespan
 
 TABLES = """
     CREATE TABLE IF NOT EXISTS stock (article TEXT PRIMARY KEY, pieces INT NOT NULL);
@@ -29,37 +30,44 @@ class Purchase(BaseModel):
     pieces: int
 
 
+async def get_connection(request: Request) -> AsyncIterator[asyncpg.Connection]:
+    async with request.state.pool.acquire() as conn, conn.transaction():
+        yield conn
+
+
+# With scope="function", FastAPI commits before it sends the answer.
+Connection = Annotated[asyncpg.Connection, Depends(get_connection, scope="function")]
+Messages = Annotated[AsyncMessages, messages_in(Connection)]
+
+
 def make_app(dsn: str) -> FastAPI:
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        async with asyncpg.create_pool(dsn) as pool, AsyncQueue(pool) as queue:
+    async def database(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        async with asyncpg.create_pool(dsn) as pool:
             await pool.execute(TABLES)
-            yield {"pool": pool, "queue": queue}
+            yield {"pool": pool}
 
-    app = FastAPI(lifespan=lifespan)
+    app = FastAPI(lifespan=queue_lifespan(dsn, around=database))
 
     @app.post("/purchases", status_code=201)
-    async def buy(purchase: Purchase, request: Request) -> dict[str, int]:
-        queue: AsyncQueue = request.state.queue
-        async with request.state.pool.acquire() as conn, conn.transaction():
-            number = await conn.fetchval(
-                "INSERT INTO purchase (article, pieces) VALUES ($1, $2) RETURNING id",
-                purchase.article,
-                purchase.pieces,
-            )
-            await queue.enqueue({"ship": number}, channel=purchase.customer, conn=conn)
-            left = await conn.fetchval(
-                "UPDATE stock SET pieces = pieces - $2 WHERE article = $1 AND pieces >= $2 RETURNING pieces",
-                purchase.article,
-                purchase.pieces,
-            )
-            if left is None:  # rolls back the purchase and its message
-                raise HTTPException(409, f"not enough of {purchase.article} left")
+    async def buy(purchase: Purchase, conn: Connection, messages: Messages) -> dict[str, int]:
+        number = await conn.fetchval(
+            "INSERT INTO purchase (article, pieces) VALUES ($1, $2) RETURNING id",
+            purchase.article,
+            purchase.pieces,
+        )
+        await messages.enqueue({"ship": number}, channel=purchase.customer)
+        left = await conn.fetchval(
+            "UPDATE stock SET pieces = pieces - $2 WHERE article = $1 AND pieces >= $2 RETURNING pieces",
+            purchase.article,
+            purchase.pieces,
+        )
+        if left is None:  # rolls back the purchase and its message
+            raise HTTPException(409, f"not enough of {purchase.article} left")
         return {"purchase": number, "left": left}
 
     @app.get("/waiting/{customer}")
-    async def waiting(customer: str, request: Request) -> int:
-        queue: AsyncQueue = request.state.queue
+    async def waiting(customer: str, queue: CurrentQueue) -> int:
         return (await queue.channel(customer).stats()).waiting
 
     return app

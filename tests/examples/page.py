@@ -215,7 +215,8 @@ class Python:
 
     def run(self, block: Block) -> str:
         source = "\n" * block.line + block.code
-        code = compile(source, str(self.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(source, str(self.page), "exec", flags, dont_inherit=True)  # as in a file of its own
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             awaited = eval(code, self.names)  # noqa: S307

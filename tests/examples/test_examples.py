@@ -106,6 +106,14 @@ def test_a_handler_of_fastapi(dsn: str) -> None:
         assert queue.dequeue(10) == []
 
 
+def test_a_handler_of_litestar(dsn: str) -> None:
+    assert output_of("litestar_handler.py", dsn) == [
+        "201 {'invoice': 1} waiting: 1",
+        "402 {'status_code': 402, 'detail': 'credit refused'} waiting: 1",
+    ]
+    assert rows(dsn, "SELECT customer, euros FROM invoice") == [("acme", 250)]
+
+
 def test_a_model_and_its_message_in_atomic(dsn: str) -> None:
     assert output_of("django_atomic.py", dsn) == [
         "committed: invoice 1, 1 message",

@@ -16,7 +16,15 @@ from tests.examples import wheelhouse
 from tests.examples.page import CHECKOUT, NOT_RUN, RUNNERS, blocks, check, runnable, why_not_run
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
-ON_A_QUEUE = ("dashboard.md", "monitoring.md", "outgrowing.md", "python.md", "transactions.md", "worker.md")
+ON_A_QUEUE = (
+    "dashboard.md",
+    "fastapi.md",
+    "monitoring.md",
+    "outgrowing.md",
+    "python.md",
+    "transactions.md",
+    "worker.md",
+)
 ON_A_SERVER = ("cli.md",)
 ON_NOTHING = ("README.md",)
 ON_A_FRESH_MACHINE = ("quickstart.md",)
