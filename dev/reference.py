@@ -45,7 +45,7 @@ class ReferenceExtension(griffe.Extension):
             _show_calls_as_methods(pkg)
 
     def on_class(self, *, cls: griffe.Class, **_: object) -> None:
-        for name in INTERNAL.get(cls.name, ()):
+        for name in INTERNAL.get(cls.name, set()) & set(cls.members):  # Django has classes named Command too
             cls.del_member(name)
         if cls.path.startswith("lonnymq.commands."):
             _show_as_command(cls)

@@ -84,7 +84,10 @@ async def get_sync_queue(queue: Annotated[AsyncQueue, Depends(get_queue)]) -> Qu
 
 
 CurrentQueue = Annotated[AsyncQueue, Depends(get_queue)]
+"""The annotation of a parameter that gets the queue of the application."""
+
 CurrentSyncQueue = Annotated[Queue, Depends(get_sync_queue)]
+"""As CurrentQueue, for path operations without `async`."""
 
 
 def messages_in(connection: Any, *, channel: Any = None) -> Any:

@@ -7,6 +7,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, get_origin
 
 import griffe
 import pytest
@@ -23,7 +24,9 @@ PUBLIC = (
     "lonnymq.commands",
     "lonnymq.embedded",
     "lonnymq.errors",
+    "lonnymq.fastapi",
     "lonnymq.install",
+    "lonnymq.litestar",
     "lonnymq.otel",
     "lonnymq.payload",
     "lonnymq.prometheus",
@@ -63,7 +66,8 @@ def public_names(module: str) -> list[str]:
 def defining_module(module: str, name: str) -> str:
     """The module that defines it, if it is a class or a function."""
     value = getattr(importlib.import_module(module), name)
-    return str(getattr(value, "__module__", module))
+    is_defined = get_origin(value) is not Annotated  # an Annotated type has the module of its type
+    return str(getattr(value, "__module__", module)) if is_defined else module
 
 
 def methods_of(found: griffe.Object | griffe.Alias) -> Iterator[griffe.Object | griffe.Alias]:
