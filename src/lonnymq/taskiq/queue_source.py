@@ -1,0 +1,54 @@
+"""The queue that a broker, a result backend or a schedule source uses."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from lonnymq.client.async_queue import AsyncQueue
+from lonnymq.client.loop_safe_queue import LoopSafeQueue
+from lonnymq.client.queue import Queue
+from lonnymq.errors import InvalidArgument
+
+
+@runtime_checkable
+class HasQueue(Protocol):
+    """A broker of this package: the others may share its connections."""
+
+    @property
+    def queue(self) -> AsyncQueue: ...
+
+
+Source = str | AsyncQueue | Queue | HasQueue
+"""A DSN, a queue, or a broker whose queue is shared."""
+
+
+class QueueSource:
+    """A queue that is made for a DSN belongs to this object. It is opened by its first call, in any event
+    loop, and again after `close`. Any other queue belongs to somebody else.
+    """
+
+    def __init__(self, source: Source, schema: str | None) -> None:
+        if schema is not None and not isinstance(source, str):
+            raise InvalidArgument("schema is given together with a queue", "give it to the queue instead")
+        if not isinstance(source, str | AsyncQueue | Queue | HasQueue):
+            raise InvalidArgument(  # not its text: it may contain a password
+                f"a {type(source).__name__} is not a queue",
+                "give a DSN, a Queue, an AsyncQueue or a LonnyMQBroker",
+            )
+        self._source = source
+        self._schema = schema or "lonnymq"
+        self._own: AsyncQueue | None = None
+
+    def get(self) -> AsyncQueue:
+        if isinstance(self._source, str):
+            if self._own is None:
+                self._own = LoopSafeQueue(self._source, self._schema)
+            return self._own
+        if isinstance(self._source, AsyncQueue | Queue):
+            return self._source.as_async()
+        return self._source.queue
+
+    async def close(self) -> None:
+        if self._own is not None:
+            own, self._own = self._own, None
+            await own.close()
