@@ -29,6 +29,13 @@ except ImportError:
 from lonnymq.taskiq.broker import LonnyMQBroker
 from lonnymq.taskiq.labels import InvalidLabel
 from lonnymq.taskiq.result_backend import LonnyMQResultBackend
+from lonnymq.taskiq.run_middleware import TaskInterrupted
 from lonnymq.taskiq.schedule_source import LonnyMQScheduleSource
 
-__all__ = ["InvalidLabel", "LonnyMQBroker", "LonnyMQResultBackend", "LonnyMQScheduleSource"]
+__all__ = [
+    "InvalidLabel",
+    "LonnyMQBroker",
+    "LonnyMQResultBackend",
+    "LonnyMQScheduleSource",
+    "TaskInterrupted",
+]

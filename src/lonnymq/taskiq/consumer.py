@@ -87,6 +87,8 @@ class Consumer:
         self._background: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._stops: set[asyncio.Event] = set()
+        self._unwritten: set[TaskMessage] = set()
+        self._is_stopped = False
 
     async def start(self) -> None:
         settings = await self._outages.retry(self._queue.settings)
@@ -104,7 +106,7 @@ class Consumer:
         """Release what taskiq has not acknowledged, so that another worker gets it at once."""
         for stop in self._stops:
             stop.set()
-        for leased in list(self._messages):
+        for leased in [each for each in self._messages if isinstance(each, TaskMessage)]:
             leased.ask_to_stop(StopReason.SHUTDOWN)
             self._finish(leased, RELEASE)
         with suppress(TimeoutError):
@@ -226,17 +228,20 @@ class Consumer:
         leased.error = error
         return GiveBack(None, _text(error), is_final=True)
 
-    def _finish(self, leased: LeasedMessage, outcome: HandlerOutcome) -> None:
+    def _finish(self, leased: TaskMessage, outcome: HandlerOutcome) -> None:
         """From here on, the lease is not extended, and nothing interrupts the task."""
         if leased.outcome is not None:
+            return
+        if self._is_stopped:
+            leased.ended.set()
             return
         self._messages.discard(leased)
         leased.interrupt_handler = None
         if leased.started_at is not None:
             leased.duration_s = monotonic() - leased.started_at
-        if isinstance(leased, TaskMessage):
-            self._progress.forget(leased)
-            self._forget_waiting(leased)
+        self._progress.forget(leased)
+        self._forget_waiting(leased)
+        self._unwritten.add(leased)
         self._finisher.finish(leased, outcome)
 
     def _forget_waiting(self, leased: TaskMessage) -> None:
@@ -248,6 +253,7 @@ class Consumer:
 
     def _on_finished(self, leased: LeasedMessage) -> None:
         if isinstance(leased, TaskMessage):
+            self._unwritten.discard(leased)
             leased.ended.set()
 
     def _callback_done(self, leased: TaskMessage, callback: asyncio.Task[Any]) -> None:
@@ -278,8 +284,13 @@ class Consumer:
         task.add_done_callback(self._background_done)
 
     def _background_done(self, task: asyncio.Task[None]) -> None:
-        """A part that has failed ends the worker: taskiq starts another process."""
+        """What is acknowledged from now on is served again when its lease ends. If the part has failed, the
+        worker ends, and taskiq starts another process.
+        """
         self._background.discard(task)
+        self._is_stopped = True
+        for leased in self._unwritten:
+            leased.ended.set()
         if not task.cancelled() and (failure := task.exception()) is not None:
             log.error("the worker cannot go on", exc_info=failure)
             self._failure = failure

@@ -8,6 +8,7 @@ from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.loop_safe_queue import LoopSafeQueue
 from lonnymq.client.queue import Queue
 from lonnymq.errors import InvalidArgument
+from lonnymq.install.sql_text import check_schema_name
 
 
 @runtime_checkable
@@ -36,7 +37,8 @@ class QueueSource:
                 "give a DSN, a Queue, an AsyncQueue or a LonnyMQBroker",
             )
         self._source = source
-        self._schema = schema or "lonnymq"
+        self._schema = "lonnymq" if schema is None else schema
+        check_schema_name(self._schema)
         self._own: AsyncQueue | None = None
 
     def get(self) -> AsyncQueue:

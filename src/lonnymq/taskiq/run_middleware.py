@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from taskiq import TaskiqMessage, TaskiqMiddleware, TaskiqResult
 
-from lonnymq.errors import MessageCancelled
+from lonnymq.errors import LonnyMQError
 from lonnymq.taskiq.task_message import CURRENT
 
 if TYPE_CHECKING:
     from lonnymq.taskiq.consumer import Consumer
+
+
+class TaskInterrupted(LonnyMQError):
+    """The task was interrupted, because its message was cancelled or its lease was lost."""
 
 
 class RunMiddleware(TaskiqMiddleware):
@@ -34,9 +38,8 @@ class RunMiddleware(TaskiqMiddleware):
         running.result = result
         if isinstance(exception, asyncio.CancelledError) and running.is_interrupted:
             # A waiting program would take a CancelledError for its own.
-            number, reason = running.message.id, str(running.stop_reason)
-            result.error = MessageCancelled(
-                f"message {number} was interrupted: {reason}", None, number, reason
+            result.error = TaskInterrupted(
+                f"message {running.message.id} was interrupted: {running.stop_reason}"
             )
             if (current := asyncio.current_task()) is not None:
                 current.uncancel()
