@@ -19,6 +19,7 @@ PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
 ON_A_QUEUE = (
     "dashboard.md",
     "fastapi.md",
+    "from_procrastinate.md",
     "monitoring.md",
     "outgrowing.md",
     "python.md",
