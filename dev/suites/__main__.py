@@ -54,6 +54,8 @@ def main(arguments: list[str], places: Places | None = None) -> int:
     except SuiteError as error:
         print(f"./run suites: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     if not options.short:
         page.write(places.page, suites, outcomes)
     if options.json:

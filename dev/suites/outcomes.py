@@ -35,12 +35,11 @@ class Outcome:
 def read_results(results: Path, outcome: Outcome, entries: list[NotApplicable], *, is_complete: bool) -> None:
     """Sort the tests of a JUnit file into the outcome. A selection cannot show that an entry is unused."""
     unused = set(entries)
-    for element in ET.parse(results).getroot().iter("testcase"):  # noqa: S314  written by a suite we pinned
-        test = "::".join(filter(None, (element.get("classname"), element.get("name"))))
+    for test, elements in _tests(results).items():
         entry = next((entry for entry in entries if entry.matches(test)), None)
         unused.discard(entry) if entry else None
-        problem = next((found for kind in ("failure", "error") for found in element.findall(kind)), None)
-        skip = element.find("skipped")
+        problem = _first(elements, "failure", "error")
+        skip = _first(elements, "skipped")
         if entry and (problem is not None or skip is not None):
             outcome.not_applicable.append(Case(test, entry.reason))
         elif entry:
@@ -59,6 +58,19 @@ def read_results(results: Path, outcome: Outcome, entries: list[NotApplicable], 
             for entry in entries
             if entry in unused
         ]
+
+
+def _tests(results: Path) -> dict[str, list[ET.Element]]:
+    """The elements of each test. It has several if its teardown failed, or if it has subtests."""
+    tests: dict[str, list[ET.Element]] = {}
+    for element in ET.parse(results).getroot().iter("testcase"):  # noqa: S314  written by a suite we pinned
+        test = "::".join(filter(None, (element.get("classname"), element.get("name"))))
+        tests.setdefault(test, []).append(element)
+    return tests
+
+
+def _first(elements: list[ET.Element], *kinds: str) -> ET.Element | None:
+    return next((found for element in elements for kind in kinds for found in element.findall(kind)), None)
 
 
 def _first_line(element: ET.Element) -> str:

@@ -12,13 +12,13 @@ SECTION = re.compile(r"<!-- suite (\S+) -->\n(.*?)(?=<!-- suite |\Z)", re.DOTALL
 
 
 def write(page: Path, suites: list[Suite], outcomes: list[Outcome]) -> None:
-    """Replace the sections of these suites, and keep those of others."""
+    """Replace the sections of these suites, and keep those of others, and of suites that did not finish."""
     before, rest = page.read_text(encoding="utf-8").split(BEGIN)
     region, after = rest.split(END)
     sections = {match[1]: match[2].strip() for match in SECTION.finditer(region)}
     for suite in suites:
         of_suite = [outcome for outcome in outcomes if outcome.suite == suite.name]
-        if of_suite:
+        if of_suite and not any(outcome.error for outcome in of_suite):
             sections[suite.name] = section(suite, of_suite)
     region = "".join(f"<!-- suite {name} -->\n{text}\n\n" for name, text in sorted(sections.items()))
     page.write_text(f"{before}{BEGIN}\n{region}{END}{after}", encoding="utf-8")

@@ -1,6 +1,7 @@
 """Runs one suite with one Python on a fresh database."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -19,6 +20,9 @@ from lonnymq.install import install
 
 PLUGINS = CHECKOUT / "suites" / "plugins"
 LAST_LINES = 30
+NOT_PASSED_ON = re.compile(
+    r"(LONNYMQ|PG|DJANGO|PYTEST|CELERY)[A-Z_]*$"
+)  # they would change what a suite does
 
 
 def run_suite(
@@ -44,7 +48,7 @@ def run_suite(
     selection = suite.short if is_short else suite.tests
     command = [_filled(argument, values) for argument in [*suite.command, *selection]]
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not NOT_PASSED_ON.match(name)},
         "PYTHONPATH": os.pathsep.join(map(str, (suite.folder, PLUGINS, CHECKOUT / "src"))),
         "PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "LONNYMQ_SUITE_DSN": _fresh_database(server, f"suite_{suite.name}"),

@@ -178,7 +178,8 @@ def test_an_unknown_name_is_refused(places: Places, capsys: pytest.CaptureFixtur
 
 def test_an_entry_that_matches_nothing_is_reported(tmp_path: Path) -> None:
     results = tmp_path / "results.xml"
-    results.write_text("<testsuite><testcase classname='a' name='b[1]'/></testsuite>", encoding="ascii")
+    passed = "<testcase classname='a' name='b[1]'/>"
+    results.write_text(f"<testsuite>{passed}{passed}</testsuite>", encoding="ascii")  # with a subtest
     entries = [NotApplicable("a::c[*]", "needs Redis", run=True)]
     selection, complete = Outcome("a", "1", "3.12"), Outcome("a", "1", "3.12")
     read_results(results, selection, entries, is_complete=False)
@@ -200,6 +201,7 @@ def test_the_page_keeps_sections_of_other_suites(places: Places) -> None:
     ]
     write(places.page, suites, outcomes)
     write(places.page, suites, [Outcome("two", "1.0", "3.13", passed=10)])
+    write(places.page, suites, [Outcome("one", "1.0", "3.12", passed=1, error="did not finish")])
     text = places.page.read_text(encoding="utf-8")
     for line in (
         "before",
