@@ -58,7 +58,9 @@ NOT_RUN = {
     "deployment.md": {
         "lonnymq install --roles": "roles belong to the whole server: test_deployment_guide.py makes its own"
     },
-    "from_procrastinate.md": {"from redis": "needs Redis, which nothing else here needs: tried by hand with RQ 2.12"},
+    "from_procrastinate.md": {
+        "from redis": "needs Redis, which nothing else here needs: tried by hand with RQ 2.12"
+    },
     "monitoring.md": {
         "pip install": "does not stop by itself: tests/prometheus/test_worker.py starts such workers"
     },
