@@ -1,0 +1,153 @@
+"""The messages that a connection holds, and the thread that extends their leases.
+
+A message is held from its delivery until it is acknowledged or rejected, for as long as its task runs. If the
+process is killed, nobody extends the lease, and the message comes back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from lonnymq.client.queue import Queue
+from lonnymq.commands import Delivery, Result
+from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, ReadOnlyDatabase
+
+log = logging.getLogger("lonnymq.kombu")
+
+OUTAGES = (ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, ReadOnlyDatabase)
+RETRY_S = 1.0
+
+Finish = Callable[[Delivery], Result]
+
+
+class Leases:
+    """Any thread may acknowledge."""
+
+    def __init__(self, queue: Queue, lease: float) -> None:
+        self._queue = queue
+        self.lease = lease
+        self._held: dict[str, Delivery] = {}
+        self._late: list[tuple[Delivery, Finish]] = []
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def hold(self, deliveries: dict[str, Delivery]) -> None:
+        with self._lock:
+            self._held.update(deliveries)
+            if self._thread is None and self._held:
+                self._thread = threading.Thread(
+                    target=self._extend_all, name="lonnymq kombu leases", daemon=True
+                )
+                self._thread.start()
+
+    def has(self, tag: str) -> bool:
+        return tag in self._held
+
+    def complete(self, tag: str) -> None:
+        self._finish(tag, self._queue.complete)
+
+    def release(self, tags: Iterable[str]) -> None:
+        """Give messages back unharmed. After an outage they come back by themselves."""
+        with self._lock:
+            found = [held for tag in tags if (held := self._held.pop(tag, None)) is not None]
+        if not found:
+            return
+        try:
+            self._queue.retry_many(found)
+        except OUTAGES as error:
+            log.warning("could not give back %d messages, which come back later: %s", len(found), error)
+
+    def requeue(self, tag: str) -> None:
+        """The consumer gives the message back: that uses up an attempt, so that it cannot go on for ever."""
+        self._finish(tag, lambda delivery: self._queue.retry(delivery, error="requeued by its consumer"))
+
+    def fail(self, tag: str) -> None:
+        """The consumer rejects the message: it becomes a dead letter."""
+        self._finish(tag, lambda delivery: self._queue.fail(delivery, "rejected by its consumer"))
+
+    def discard(self, tag: str, reason: str) -> None:
+        self._finish(tag, lambda delivery: self._queue.discard(delivery, reason))
+
+    def close(self) -> None:
+        """Give back everything, and stop."""
+        self._stop.set()
+        self.release(list(self._held))
+        try:
+            self._finish_late()
+        except OUTAGES as error:
+            log.warning("could not finish %d messages, which come back later: %s", len(self._late), error)
+
+    def forget(self) -> None:
+        """In a forked process: the messages are the parent's."""
+        self._stop.set()
+        self._held, self._late = {}, []
+
+    def _finish(self, tag: str, finish: Finish) -> None:
+        """Finish the message. If the database is away, the thread does it later."""
+        with self._lock:
+            delivery = self._held.pop(tag, None)
+        if delivery is None:
+            return
+        try:
+            self._report(delivery, finish(delivery))
+        except OUTAGES as error:
+            log.warning("could not finish message %d, trying again: %s", delivery.id, error)
+            with self._lock:
+                self._late.append((delivery, finish))
+
+    def _report(self, delivery: Delivery, result: Result) -> None:
+        if result in {Result.LOST, Result.NOT_FOUND}:
+            log.warning(
+                "the lease of message %d had run out before it was finished: it may run twice", delivery.id
+            )
+        elif result == Result.DEAD:
+            log.warning("message %d is a dead letter now", delivery.id)
+
+    def _extend_all(self) -> None:
+        pause = extend_s = self.lease / 3
+        extended_at = time.monotonic()
+        while not self._stop.wait(pause):
+            pause = extend_s
+            try:
+                self._finish_late()
+                if time.monotonic() - extended_at >= extend_s:
+                    self._extend()
+                    extended_at = time.monotonic()
+            except OUTAGES as error:
+                log.warning("could not extend leases, trying again: %s", error)
+                pause = min(RETRY_S, extend_s)
+            except Exception:
+                log.exception("could not extend leases, trying again")
+            if self._late:
+                pause = min(RETRY_S, extend_s)
+
+    def _extend(self) -> None:
+        with self._lock:
+            held = dict(self._held)
+            late = [delivery for delivery, _ in self._late]
+        if not held and not late:
+            return
+        tags = [*held, *[None] * len(late)]
+        results = self._queue.extend_many([*held.values(), *late], self.lease)
+        for tag, delivery, extended in zip(tags, [*held.values(), *late], results, strict=True):
+            if extended.result == Result.EXTENDED or tag is None:
+                continue
+            with self._lock:
+                was_held = self._held.pop(tag, None) is not None
+            if was_held and extended.result in {Result.LOST, Result.NOT_FOUND}:
+                log.warning("the lease of message %d ran out: it may run twice", delivery.id)
+
+    def _finish_late(self) -> None:
+        while True:
+            with self._lock:
+                if not self._late:
+                    return
+                delivery, finish = self._late[0]
+            self._report(delivery, finish(delivery))
+            with self._lock:
+                if self._late:
+                    self._late.pop(0)

@@ -1,0 +1,80 @@
+"""The transport options: `transport_options` of a kombu Connection, `broker_transport_options` of Celery."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lonnymq.errors import InvalidArgument
+
+ChooseChannel = Callable[[Mapping[str, Any]], str | None]
+"""Takes a message as kombu has it, with its `headers`, `properties` and `body`."""
+
+HEADER = "channel"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options that other transports have are ignored, so that a URL can be changed alone."""
+
+    schema: str = "lonnymq"
+    lease: float | None = None
+    """Seconds. The queue's setting unless given."""
+    channel: ChooseChannel | None = None
+    channel_header: str = HEADER
+    max_attempts: int | None = None
+    """The queue's setting unless given."""
+    install: bool = True
+    listen: bool | str = True
+    pool_size: int = 10
+
+
+def read_options(given: Mapping[str, Any]) -> Options:
+    """Raise InvalidArgument for an option that is not valid."""
+    lease = given.get("lease")
+    if lease is not None and (type(lease) not in {int, float} or not lease >= 1):
+        raise _invalid("lease", lease, "a number of seconds of 1 or more")
+    max_attempts = given.get("max_attempts")
+    if max_attempts is not None and (type(max_attempts) is not int or max_attempts < 1):
+        raise _invalid("max_attempts", max_attempts, "a whole number of 1 or more")
+    header = given.get("channel_header", HEADER)
+    if not isinstance(header, str) or not header:
+        raise _invalid("channel_header", header, "the name of a header")
+    install = given.get("install", True)
+    if not isinstance(install, bool):
+        raise _invalid("install", install, "True or False")
+    return Options(
+        schema=given.get("schema", "lonnymq"),
+        lease=lease,
+        channel=_function(given.get("channel")),
+        channel_header=header,
+        max_attempts=max_attempts,
+        install=install,
+        listen=given.get("listen", True),
+        pool_size=given.get("pool_size", 10),
+    )
+
+
+def _function(given: object) -> ChooseChannel | None:
+    """The option `channel`: a function, or where it is, as "module:name"."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        module, _, name = given.partition(":")
+        if not module or not name:
+            raise _invalid("channel", given, 'a function, or its place, such as "shop.tenants:channel_of"')
+        try:
+            given = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise InvalidArgument(f"channel: cannot import {module}:{name}: {error}", None) from error
+    if not callable(given):
+        raise _invalid("channel", given, 'a function, or its place, such as "shop.tenants:channel_of"')
+    return given
+
+
+def _invalid(name: str, value: object, wanted: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{name}: {value!r} is not valid", f"give {wanted} in the transport options, or leave it out"
+    )
