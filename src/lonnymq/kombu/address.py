@@ -9,15 +9,14 @@ from psycopg.conninfo import make_conninfo
 
 from lonnymq.adapters.address import parameters
 
-PREFIX = "lonnymq+"
+NAME = "lonnymq"
 
 
 def dsn_of(client: Any) -> str:
     """The address of a kombu Connection. After a failover kombu gives the parts of the URL; else the URL."""
     host = str(client.hostname or "")
     if "://" in host:
-        rest = host.partition("://")[2]
-        found = parameters(f"postgresql://{rest}")
+        found = parameters(libpq_url(host))
     else:
         given = {
             "host": host or None,
@@ -32,9 +31,14 @@ def dsn_of(client: Any) -> str:
     return make_conninfo(**found)
 
 
+def libpq_url(url: str) -> str:
+    """The URL with the scheme that libpq knows."""
+    return f"postgresql://{url.partition('://')[2]}"
+
+
 def shown(url: str, *, include_password: bool, mask: str) -> str:
     """The URL for logs."""
-    text = url if url.startswith(PREFIX) else f"{PREFIX}{url}"
+    text = url if url.startswith(NAME) else f"{NAME}+{url}"
     if include_password:
         return text
     text = re.sub(r"(://[^:/?@]*):[^@]*@", rf"\1:{mask}@", text)

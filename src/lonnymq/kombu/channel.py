@@ -200,7 +200,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         """Text stays text, so that people can read it in the queue."""
         if isinstance(body, str):
             return body, None
-        return super().encode_body(body, encoding or "base64")
+        return self.codecs["base64"].encode(body), "base64"
 
     def basic_publish(self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any) -> None:
         self._inplace_augment_message(message, exchange, routing_key)

@@ -1,24 +1,34 @@
 """The messages that a connection holds, and the thread that extends their leases.
 
 A message is held from its delivery until it is acknowledged or rejected, for as long as its task runs. If the
-process is killed, nobody extends the lease, and the message comes back.
+process is killed, nobody extends the lease, and the message comes back. The thread also does the queue's
+maintenance, about once per minute.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable
 
 from lonnymq.client.queue import Queue
 from lonnymq.commands import Delivery, Result
-from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, ReadOnlyDatabase
+from lonnymq.errors import (
+    ConnectionDropped,
+    DatabaseUnreachable,
+    LonnyMQError,
+    OutcomeUnknown,
+    ReadOnlyDatabase,
+)
 
 log = logging.getLogger("lonnymq.kombu")
 
 OUTAGES = (ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, ReadOnlyDatabase)
 RETRY_S = 1.0
+MAINTENANCE_S = 60.0
+MAINTENANCE_ROWS = 10_000
 
 Finish = Callable[[Delivery], Result]
 
@@ -35,14 +45,18 @@ class Leases:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def hold(self, deliveries: dict[str, Delivery]) -> None:
+    def start(self) -> None:
+        """Start the thread, unless it runs."""
         with self._lock:
-            self._held.update(deliveries)
-            if self._thread is None and self._held:
-                self._thread = threading.Thread(
-                    target=self._extend_all, name="lonnymq kombu leases", daemon=True
-                )
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="lonnymq kombu leases", daemon=True)
                 self._thread.start()
+
+    def hold(self, deliveries: dict[str, Delivery]) -> None:
+        if deliveries:
+            with self._lock:
+                self._held.update(deliveries)
+            self.start()
 
     def has(self, tag: str) -> bool:
         return tag in self._held
@@ -107,23 +121,39 @@ class Leases:
         elif result == Result.DEAD:
             log.warning("message %d is a dead letter now", delivery.id)
 
-    def _extend_all(self) -> None:
+    def _run(self) -> None:
         pause = extend_s = self.lease / 3
-        extended_at = time.monotonic()
+        extend_at = time.monotonic() + extend_s
+        maintain_at = _next_maintenance()
         while not self._stop.wait(pause):
-            pause = extend_s
+            pause = min(extend_s, MAINTENANCE_S)
             try:
                 self._finish_late()
-                if time.monotonic() - extended_at >= extend_s:
+                if time.monotonic() >= extend_at:
                     self._extend()
-                    extended_at = time.monotonic()
+                    extend_at = time.monotonic() + extend_s
+                if time.monotonic() >= maintain_at:
+                    maintain_at = _next_maintenance()
+                    self._maintain()
             except OUTAGES as error:
                 log.warning("could not extend leases, trying again: %s", error)
                 pause = min(RETRY_S, extend_s)
             except Exception:
                 log.exception("could not extend leases, trying again")
+                pause = min(RETRY_S, extend_s)
             if self._late:
                 pause = min(RETRY_S, extend_s)
+            if extend_at > time.monotonic():
+                pause = min(pause, extend_at - time.monotonic())
+
+    def _maintain(self) -> None:
+        """Celery's workers do what those of the queue do."""
+        try:
+            self._queue.maintain(MAINTENANCE_ROWS)
+        except OUTAGES:
+            raise
+        except LonnyMQError as error:
+            log.info("this process does no maintenance: %s", error)
 
     def _extend(self) -> None:
         with self._lock:
@@ -151,3 +181,8 @@ class Leases:
             with self._lock:
                 if self._late:
                     self._late.pop(0)
+
+
+def _next_maintenance() -> float:
+    """Not all processes at the same time."""
+    return time.monotonic() + MAINTENANCE_S * random.uniform(0.5, 1.5)  # noqa: S311

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lonnymq.commands import QueueSettings
 from lonnymq.errors import InvalidArgument
 
 ChooseChannel = Callable[[Mapping[str, Any]], str | None]
@@ -55,6 +56,15 @@ def read_options(given: Mapping[str, Any]) -> Options:
         listen=given.get("listen", True),
         pool_size=given.get("pool_size", 10),
     )
+
+
+def lease_of(options: Options, settings: QueueSettings) -> float:
+    """The length of a lease in seconds. Raises InvalidArgument if the queue does not allow it."""
+    lease = options.lease or settings.lease_ms / 1000
+    if lease * 1000 > settings.lease_max_ms:
+        longest = settings.lease_max_ms / 1000
+        raise _invalid("lease", lease, f"at most {longest:g} seconds, which is the queue's lease_max,")
+    return lease
 
 
 def _function(given: object) -> ChooseChannel | None:

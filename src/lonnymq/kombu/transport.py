@@ -15,12 +15,13 @@ from kombu.transport import virtual
 from lonnymq.adapters.listener import NoListening
 from lonnymq.errors import QueueClosed
 from lonnymq.kombu import broker as brokers
+from lonnymq.kombu import channel as channel_module
 from lonnymq.kombu.address import dsn_of, shown
 from lonnymq.kombu.broker import Broker
-from lonnymq.kombu.channel import Channel, Temporary
+from lonnymq.kombu.channel import Temporary
 from lonnymq.kombu.leases import OUTAGES, Leases
 from lonnymq.kombu.notifications import Notifications, Waker, wait_for
-from lonnymq.kombu.options import Options, read_options
+from lonnymq.kombu.options import Options, lease_of, read_options
 from lonnymq.kombu.topology import TOUCH_S
 
 log = logging.getLogger("lonnymq.kombu")
@@ -35,7 +36,7 @@ LONGEST_PAUSE_S = 1.0
 class Transport(virtual.Transport):  # type: ignore[misc]
     """For `lonnymq+postgresql://user:password@host:port/database?sslmode=verify-full`."""
 
-    Channel = Channel
+    Channel = channel_module.Channel
     can_parse_url = True
     default_port = None
     driver_type = "lonnymq"
@@ -78,13 +79,14 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         broker = brokers.acquire(dsn_of(self.client), self.options)
         try:
             settings = broker.prepare(install=self.options.install)
+            lease = lease_of(self.options, settings)
         except BaseException:
             brokers.release(broker)
             raise
         self.broker = broker
         self._may_listen = self.options.listen is not False
         self._wake_channel = settings.notify_channel
-        self.leases = Leases(broker.queue, self.options.lease or settings.lease_ms / 1000)
+        self.leases = Leases(broker.queue, lease)
         self._is_open = True
         return super().establish_connection()
 
@@ -238,6 +240,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         channels = [channel for channel in self.channels if channel._consumers]  # noqa: SLF001 - kombu's
         if not channels:
             return
+        self.leases.start()
         self._listen()
         self._fetch_mail(channels)
         is_notified, self._is_notified = self._is_notified, False
@@ -250,7 +253,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
             )
             self._inbox.extend(channel.received(found))
 
-    def _fetch_mail(self, channels: list[Channel]) -> None:
+    def _fetch_mail(self, channels: list[channel_module.Channel]) -> None:
         mailboxes = {queue: channel for channel in channels for queue in channel.mailboxes()}
         now = time.monotonic()
         if not mailboxes:
@@ -272,7 +275,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
 
     def _look_again_in(self) -> float:
         """In how many seconds to look again, unless something wakes it."""
-        times = [channel.intake.until for channel in self.channels if channel._consumers]  # noqa: SLF001
+        times: list[float] = [channel.intake.until for channel in self.channels if channel._consumers]  # noqa: SLF001
         return max(0.0, min([*times, self._mail_at, float("inf")]) - time.monotonic())
 
     def _listen(self) -> None:

@@ -1,0 +1,284 @@
+"""The transport in one process: what kombu's calls do to the queue."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import celery
+import kombu
+import psycopg
+import pytest
+from kombu.asynchronous.hub import Hub
+from kombu.exceptions import ChannelError
+
+import lonnymq.kombu
+from lonnymq import Queue
+from lonnymq.errors import DatabaseUnreachable, InvalidAddress, InvalidArgument, InvalidContent
+from lonnymq.kombu.topology import Topology
+
+Connecting = Callable[..., Any]
+
+lonnymq.kombu.register()
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[Connecting]:
+    """Opens connections of kombu. Those with the same options share what they know, as in one process."""
+    opened: list[Any] = []
+
+    def open_connection(**options: Any) -> Any:
+        made = kombu.Connection(f"lonnymq+{dsn}", transport_options=options)
+        opened.append(made)
+        return made
+
+    yield open_connection
+    for made in opened:
+        made.close()
+
+
+@pytest.fixture
+def queue(dsn: str) -> Iterator[Queue]:
+    with Queue(dsn) as made:
+        yield made
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 20) -> Any:
+    ends_at = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < ends_at, "it did not become true"
+        time.sleep(0.01)
+    return found
+
+
+def tenant_of(message: dict[str, Any]) -> str | None:
+    return "from-the-body" if "lamp" in message["body"] else None
+
+
+def test_a_message_has_its_lane_channel_priority_and_time(connection: Connecting, queue: Queue) -> None:
+    conn = connection(channel="tests.kombu.test_transport:tenant_of", max_attempts=3)
+    orders = conn.SimpleQueue("orders")
+    in_an_hour = datetime.now(UTC) + timedelta(hours=1)
+    orders.put({"n": 1}, headers={"channel": "acme", "task": "shop.pay", "id": "t1"}, priority=7)
+    orders.put({"n": "lamp"}, headers={"eta": in_an_hour.isoformat(), "task": "shop.pay"})
+    orders.put({"n": 3}, priority=1000)
+    found = {message.channel: message for message in queue.messages(lane="orders")}
+    assert found["acme"].priority == 7
+    assert found["acme"].headers["task"] == "shop.pay"
+    assert found["acme"].headers["task_id"] == "t1"
+    assert found["acme"].max_attempts == 3
+    assert found["from-the-body"].dequeue_at == pytest.approx(in_an_hour.timestamp() * 1000, abs=1)
+    assert found["default"].priority == 100
+    queue.reschedule(found["from-the-body"].id)
+    got = {}
+    while len(got) < 3:
+        message = orders.get(timeout=10)
+        got[message.headers.get("channel")] = message
+        message.ack()
+    assert got["acme"].payload == {"n": 1}
+    assert got["from-the-body"].headers["eta"] is None  # a worker that knew it would wait for it once more
+    assert queue.stats().waiting == 0
+
+
+def test_what_a_task_publishes_stays_in_the_channel_of_its_tenant(
+    connection: Connecting, queue: Queue
+) -> None:
+    app = celery.Celery("shop", set_as_current=False)
+
+    @app.task
+    def publish() -> None:
+        connection().SimpleQueue("orders").put("a subtask")
+
+    publish.push_request(channel="acme")
+    celery._state._task_stack.push(publish)
+    try:
+        publish.run()
+    finally:
+        celery._state._task_stack.pop()
+        publish.pop_request()
+    assert [message.channel for message in queue.messages()] == ["acme"]
+
+
+def test_acknowledged_rejected_requeued_and_given_back(connection: Connecting, queue: Queue) -> None:
+    conn = connection(max_attempts=2)
+    orders = conn.SimpleQueue("orders")
+    for body in ("ack", "reject", "requeue", "keep"):
+        orders.put(body)
+    got = {}
+    while len(got) < 4:
+        message = orders.get(timeout=10)
+        got[message.payload] = message
+    assert not got["requeue"].delivery_info["redelivered"]
+    got["ack"].ack()
+    got["reject"].reject()
+    got["requeue"].requeue()
+    again = orders.get(timeout=10)
+    assert again.payload == "requeue"
+    assert again.delivery_info["redelivered"]
+    again.requeue()  # its second attempt, and the last one
+    dead = {message.error: message for message in queue.dead.list()}
+    assert set(dead) == {"rejected by its consumer", "requeued by its consumer"}
+    (kept,) = queue.messages(status="leased")
+    conn.close()
+    (back,) = queue.messages()
+    assert (back.id, back.attempts, back.status) == (kept.id, 0, "due")
+
+
+def test_a_lease_is_extended_while_the_message_is_held(connection: Connecting, queue: Queue) -> None:
+    conn = connection(lease=1)
+    orders = conn.SimpleQueue("orders")
+    orders.put("slow")
+    message = orders.get(timeout=10)
+
+    def lease_end() -> int:
+        (held,) = queue.messages(status="leased")
+        return held.lease_end_at or 0
+
+    first = lease_end()
+    eventually(lambda: lease_end() > first + 1000)
+    message.ack()
+    assert queue.stats().leased == 0
+    orders.put("killed")
+    assert orders.get(timeout=10).payload == "killed"
+    conn.transport.leases.forget()  # as if the process were killed
+    assert connection().SimpleQueue("orders").get(timeout=10).delivery_info["redelivered"]
+
+
+def test_the_prefetch_count_is_kept(connection: Connecting, queue: Queue) -> None:
+    conn = connection()
+    got: list[Any] = []
+    orders = kombu.Queue("orders")
+    with conn.Producer() as producer, conn.Consumer([orders], on_message=got.append, prefetch_count=2):
+        for number in range(5):
+            producer.publish(number, routing_key="orders")
+        conn.drain_events(timeout=10)
+        with pytest.raises(socket.timeout):
+            conn.drain_events(timeout=0.1)
+        assert [message.payload for message in got] == [0, 1]
+        threading.Thread(target=got[0].ack).start()
+        conn.drain_events(timeout=10)
+        assert [message.payload for message in got] == [0, 1, 2]
+        assert queue.stats().leased == 2
+        got[2].channel.basic_ack(got[2].delivery_tag, multiple=True)
+        while len(got) < 5:
+            conn.drain_events(timeout=10)
+
+
+def test_counts_purges_and_deletes(connection: Connecting, queue: Queue) -> None:
+    conn = connection()
+    channel = conn.channel()
+    with pytest.raises(ChannelError, match="no queue 'orders'"):
+        channel.queue_declare("orders", passive=True)
+    orders = conn.SimpleQueue("orders")
+    for channel_name in ("acme", "corner-shop"):
+        orders.put("x", headers={"channel": channel_name})
+    orders.put("later", headers={"eta": "2100-01-01T00:00:00+00:00"})
+    assert len(orders) == 2  # those that are due
+    assert orders.clear() == 3
+    assert len(orders) == 0
+    orders.put("x")
+    orders.queue.delete(if_empty=True)
+    assert len(orders) == 1
+    orders.queue.delete()
+    assert queue.stats().waiting == 0
+    with pytest.raises(ChannelError):
+        connection(pool_size=2).channel().queue_declare("orders", passive=True)
+
+
+def test_processes_agree_on_bindings_and_temporary_queues(
+    connection: Connecting, queue: Queue, conn: psycopg.Connection
+) -> None:
+    one, other = connection(pool_size=2), connection(pool_size=3)  # they share nothing
+    events = kombu.Exchange("events", type="topic")
+    news = kombu.Exchange("news", type="fanout", durable=False)
+    got: list[str] = []
+    bound = [
+        kombu.Queue("invoices", events, routing_key="invoice.#"),
+        kombu.Queue("all", events, routing_key="#"),
+        kombu.Queue("mine", news, exclusive=True),
+        kombu.Queue("yours", news, auto_delete=True),
+    ]
+    consumer = one.Consumer(bound, callbacks=[lambda body, message: got.append(body)], no_ack=True)
+    with consumer, other.Producer() as producer:
+        producer.publish("paid", exchange="events", routing_key="invoice.paid", serializer="json")
+        producer.publish("other", exchange="events", routing_key="order.made", serializer="json")
+        producer.publish("hello", exchange="news", serializer="json")
+        while len(got) < 5:
+            one.drain_events(timeout=10)
+        assert sorted(got) == ["hello", "hello", "other", "paid", "paid"]
+        assert {lane.lane for lane in queue.lanes()} == {"default", "invoices", "all"}
+        # A temporary queue that nobody has touched for a minute is deleted; its consumer makes it again.
+        conn.execute("UPDATE lonnymq_kombu.queue SET seen_at = seen_at - INTERVAL '2 minutes'")
+        other.channel().queue_declare("another", exclusive=True)
+        assert conn.execute("SELECT name FROM lonnymq_kombu.queue WHERE name = 'mine'").fetchall() == []
+        one.transport._touch_at = 0
+        with pytest.raises(socket.timeout):
+            one.drain_events(timeout=0)
+        producer.publish("again", exchange="news", serializer="json")
+        other.transport.broker.topology.reread()
+        producer.publish("again", exchange="news", serializer="json")
+        while "again" not in got:
+            one.drain_events(timeout=10)
+
+
+def test_an_event_loop_goes_on_after_the_connections_broke(
+    connection: Connecting, conn: psycopg.Connection
+) -> None:
+    one, other = connection(lease=20), connection(pool_size=2)
+    got: list[str] = []
+    hub = Hub()
+
+    def received(body: str, message: Any) -> None:
+        got.append(body)
+        message.ack()
+        if body == "first":
+            conn.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND application_name LIKE 'lonnymq%'"
+            )
+            threading.Thread(target=publish, args=["second"]).start()
+
+    def publish(body: str) -> None:
+        with other.Producer() as producer:
+            producer.publish(body, routing_key="orders", serializer="json", retry=True)
+
+    with one.Consumer([kombu.Queue("orders")], callbacks=[received], prefetch_count=1):
+        one.register_with_event_loop(hub)
+        threading.Thread(target=publish, args=["first"]).start()
+        try:
+            ends_at = time.monotonic() + 20
+            while len(got) < 2 and time.monotonic() < ends_at:
+                hub.run_once()
+        finally:
+            one.transport.unregister_from_event_loop(one.connection, hub)
+            hub.close()
+    assert got[-1] == "second"
+
+
+def test_what_cannot_work_is_refused(connection: Connecting, dsn: str) -> None:
+    with pytest.raises(InvalidContent, match="At most 1048576 bytes"):
+        connection().SimpleQueue("orders").put({"x": "x" * 1_100_000})
+    with pytest.raises(InvalidAddress):
+        kombu.Connection("lonnymq+postgresql://localhost/db?nonsense=1").connect()
+    with pytest.raises(DatabaseUnreachable):
+        kombu.Connection("lonnymq+postgresql://u@localhost:1/db").connect()
+    for options in ({"lease": 0}, {"channel": "nowhere:name"}, {"channel": 7}, {"max_attempts": 0}):
+        with pytest.raises(InvalidArgument):
+            connection(**options).connect()
+    hidden = kombu.Connection("lonnymq+postgresql://u:secret@h1,h2/db?sslpassword=secret&sslmode=require")
+    assert hidden.as_uri() == "lonnymq+postgresql://u:**@h1,h2/db?sslpassword=**&sslmode=require"
+
+
+def test_the_first_connection_installs_what_is_missing(dsn: str, conn: psycopg.Connection) -> None:
+    conn.execute("CREATE SCHEMA other")
+    with pytest.raises(lonnymq.errors.SchemaMissing):
+        kombu.Connection(f"lonnymq+{dsn}", transport_options={"schema": "shop", "install": False}).connect()
+    with kombu.Connection(f"lonnymq+{dsn}", transport_options={"schema": "shop"}) as made:
+        made.SimpleQueue("orders").put("x")
+    with Queue(dsn, "shop") as queue:
+        assert queue.stats().waiting == 1
+        Topology(queue).check()
