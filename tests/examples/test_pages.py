@@ -17,6 +17,7 @@ from tests.examples.page import CHECKOUT, NOT_RUN, RUNNERS, blocks, check, runna
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
 ON_A_QUEUE = (
+    "celery.md",
     "dashboard.md",
     "fastapi.md",
     "from_procrastinate.md",
