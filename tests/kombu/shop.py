@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 import psycopg
 from celery import Celery, chord
@@ -25,8 +26,8 @@ app.conf.update(
 )
 
 
-@app.task(bind=True)
-def work(self, number: int, seconds: float) -> str:  # type: ignore[no-untyped-def]
+@app.task(bind=True)  # type: ignore[untyped-decorator]
+def work(self: Any, number: int, seconds: float) -> str:
     """Record that it ran, for whom, and when."""
     with psycopg.connect(DSN, autocommit=True) as conn:
         conn.execute("INSERT INTO started (number) VALUES (%s)", [number])
@@ -36,18 +37,18 @@ def work(self, number: int, seconds: float) -> str:  # type: ignore[no-untyped-d
     return tenant
 
 
-@app.task
+@app.task  # type: ignore[untyped-decorator]
 def spread(numbers: list[int]) -> None:
     """Its subtasks stay in the channel of its tenant."""
     for number in numbers:
         work.delay(number, 0)
 
 
-@app.task
+@app.task  # type: ignore[untyped-decorator]
 def total(parts: list[int]) -> int:
     return sum(parts)
 
 
-@app.task
+@app.task  # type: ignore[untyped-decorator]
 def double(number: int) -> int:
     return 2 * number

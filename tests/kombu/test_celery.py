@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,8 @@ def worker(folder: Path, name: str, *arguments: str) -> Iterator[subprocess.Pope
         try:
             yield process
         finally:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
 
 
@@ -83,7 +81,7 @@ def test_a_killed_worker_loses_nothing_and_tenants_share_fairly(
     order = [row[0] for row in conn.execute("SELECT tenant FROM public.finished ORDER BY id").fetchall()]
     assert order[:8].count("quiet") == 3
     with worker(tmp_path, "second") as process, Queue(dsn) as queue:
-        eventually(lambda: queue.stats().waiting + queue.stats().leased == 0, 60)
+        eventually(lambda: not queue.stats().waiting and not queue.stats().leased, 60)
         numbers = {row[0] for row in conn.execute("SELECT DISTINCT number FROM public.finished").fetchall()}
         assert numbers == {*range(40), *range(100, 103)}
         # Replies of remote control, results, a chord, subtasks of the same tenant, a countdown.

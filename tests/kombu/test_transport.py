@@ -74,7 +74,7 @@ def test_a_message_has_its_lane_channel_priority_and_time(connection: Connecting
     assert found["from-the-body"].dequeue_at == pytest.approx(in_an_hour.timestamp() * 1000, abs=1)
     assert found["default"].priority == 100
     queue.reschedule(found["from-the-body"].id)
-    got = {}
+    got: dict[Any, Any] = {}
     while len(got) < 3:
         message = orders.get(timeout=10)
         got[message.headers.get("channel")] = message
@@ -89,7 +89,7 @@ def test_what_a_task_publishes_stays_in_the_channel_of_its_tenant(
 ) -> None:
     app = celery.Celery("shop", set_as_current=False)
 
-    @app.task
+    @app.task  # type: ignore[untyped-decorator]
     def publish() -> None:
         connection().SimpleQueue("orders").put("a subtask")
 
@@ -108,7 +108,7 @@ def test_acknowledged_rejected_requeued_and_given_back(connection: Connecting, q
     orders = conn.SimpleQueue("orders")
     for body in ("ack", "reject", "requeue", "keep"):
         orders.put(body)
-    got = {}
+    got: dict[Any, Any] = {}
     while len(got) < 4:
         message = orders.get(timeout=10)
         got[message.payload] = message
@@ -202,7 +202,7 @@ def test_processes_agree_on_bindings_and_temporary_queues(
         kombu.Queue("mine", news, exclusive=True),
         kombu.Queue("yours", news, auto_delete=True),
     ]
-    consumer = one.Consumer(bound, callbacks=[lambda body, message: got.append(body)], no_ack=True)
+    consumer = one.Consumer(bound, callbacks=[lambda body, _: got.append(body)], no_ack=True)
     with consumer, other.Producer() as producer:
         producer.publish("paid", exchange="events", routing_key="invoice.paid", serializer="json")
         producer.publish("other", exchange="events", routing_key="order.made", serializer="json")
