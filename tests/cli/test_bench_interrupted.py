@@ -84,7 +84,11 @@ def until_nobody_is_there(conn: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)],
+    [
+        ("SIGINT", 130),
+        pytest.param("SIGTERM", 143, marks=pytest.mark.long),
+        pytest.param("SIGHUP", 129, marks=pytest.mark.long),
+    ],
 )
 def test_a_signal_leaves_nothing(dsn: str, conn: psycopg.Connection, number: str, code: int) -> None:
     with begun(dsn) as bench:
@@ -101,6 +105,7 @@ def test_a_signal_leaves_nothing(dsn: str, conn: psycopg.Connection, number: str
     until_nobody_is_there(conn)
 
 
+@pytest.mark.long
 def test_ctrl_c_on_a_terminal(dsn: str, conn: psycopg.Connection) -> None:
     with Terminal(*LONG, dsn=dsn) as terminal:
         terminal.until(lambda: "latency of a message" in terminal.raw)
@@ -131,6 +136,7 @@ def test_the_next_benchmark_reports_the_schema_of_a_killed_one(
     assert left(conn) == []
 
 
+@pytest.mark.long
 def test_the_clients_of_a_killed_benchmark_exit(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
         until_begun(conn)
@@ -162,6 +168,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"  # a zombie
 
 
+@pytest.mark.long
 def test_a_client_that_is_killed(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
         until_begun(conn)
@@ -178,6 +185,7 @@ CUT_OFF = (
 )
 
 
+@pytest.mark.long
 def test_connections_that_break(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
         until_at_rates(conn)
@@ -210,6 +218,7 @@ def test_a_database_that_stays_unreachable(dsn: str, conn: psycopg.Connection, l
     assert left(conn) == []
 
 
+@pytest.mark.long
 def test_a_second_ctrl_c_does_not_wait_for_the_removal(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench, psycopg.connect(dsn) as reader:
         until_begun(conn)
@@ -224,6 +233,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_removal(dsn: str, conn: psycopg.C
     assert left(conn) == [schema]
 
 
+@pytest.mark.long
 def test_a_removal_that_deadlocks_is_tried_again(dsn: str, conn: psycopg.Connection) -> None:
     """PostgreSQL cancels the removal, as its deadlock_timeout is the shorter one."""
     conn.execute(

@@ -28,6 +28,7 @@ from lonnymq.demo.waits import StartedMessage, waits
 from lonnymq.quantile import quantile
 from tests.e2e.programs import eventually, is_alive
 from tests.e2e.small_demo import BACKLOG
+from tests.spark import quick_java
 
 COMMAND = [sys.executable, "-m", "lonnymq", "demo"]
 SMALL_COMMAND = [sys.executable, "-m", "tests.e2e.small_demo", "demo"]
@@ -52,6 +53,12 @@ def own_tmp() -> Iterator[dict[str, str]]:
         yield os.environ | {"TMPDIR": folder, "NO_COLOR": "1"}
 
 
+@pytest.fixture
+def java(pytestconfig: pytest.Config, tmp_path: Path) -> dict[str, str]:
+    """Variables with which Spark's Java starts quickly."""
+    return quick_java.environment(quick_java.cache_of(pytestconfig), tmp_path)
+
+
 def test_there_are_twenty_tenants() -> None:
     assert len({tenant.channel for tenant in TENANTS}) == 20
     assert NOISY.backlog == 20_000
@@ -63,8 +70,12 @@ def test_there_are_twenty_tenants() -> None:
     [(SMALL_COMMAND, 20_000), pytest.param(COMMAND, 10**9, marks=pytest.mark.long)],
     ids=["small", "as it is"],
 )
-def test_its_result_and_its_report_with_spark(own_tmp: dict[str, str], command: list[str], most: int) -> None:
-    done = subprocess.run([*command, "--json"], env=own_tmp, capture_output=True, text=True, check=False)
+def test_its_result_and_its_report_with_spark(
+    own_tmp: dict[str, str], java: dict[str, str], command: list[str], most: int
+) -> None:
+    done = subprocess.run(
+        [*command, "--json"], env=own_tmp | java, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     tenants = [TenantResult(**tenant) for tenant in shown["tenants"]]

@@ -215,7 +215,7 @@ def test_the_saas_example_in_processes_of_its_own(dsn: str) -> None:
     assert rows(dsn, "SELECT * FROM lonnymq.messages") == []
 
 
-@pytest.mark.slow
+@pytest.mark.long  # the test before starts its processes, and tests/worker kills workers
 def test_the_saas_example_while_its_workers_are_killed(dsn: str) -> None:
     """The web service and the workers have logins of their own."""
     web, worker = unique_name("saas_web"), unique_name("saas_worker")

@@ -165,6 +165,7 @@ def check_empty_queue(conn: psycopg.Connection) -> None:
     assert dispatch(conn) == 1
 
 
+@pytest.mark.long  # the next test checks the same, and more
 @pytest.mark.timeout(1200)
 def test_nothing_is_lost_and_no_limit_broken(dsn: str, connect: Connect, conn: psycopg.Connection) -> None:
     seed, seconds, snapshot = prepare(connect, conn)

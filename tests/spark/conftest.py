@@ -62,9 +62,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_java(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    cache = getattr(pytestconfig, "cache", None)  # pytest may run without its cache
-    folder = None if cache is None else cache.mkdir("java")
-    chosen = quick_java.environment(folder, tmp_path_factory.mktemp("java"))
+    chosen = quick_java.environment(quick_java.cache_of(pytestconfig), tmp_path_factory.mktemp("java"))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in chosen.items():
             patch.setenv(name, value)

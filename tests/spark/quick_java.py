@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from lonnymq.spark.sessions.java import find_java
 
@@ -37,6 +38,12 @@ writer = writer.trigger(availableNow=True)
 writer.foreachBatch(lambda batch, _: batch.count()).start().awaitTermination()
 spark.stop()
 """
+
+
+def cache_of(config: pytest.Config) -> Path | None:
+    """Where the archive stays for the next run. pytest may run without its cache."""
+    cache = config.cache
+    return None if cache is None else cache.mkdir("java")
 
 
 def environment(cache: Path | None, scratch: Path) -> dict[str, str]:

@@ -62,7 +62,8 @@ def ids(queue: Queue) -> dict[str, int]:
 
 @pytest.mark.parametrize(("phone", "dark"), [(False, False), (True, True)], ids=["desktop", "phone"])
 def test_pages(browser: Browser, address: str, ids: dict[str, int], phone: bool, dark: bool) -> None:
-    messages = (f"/message?id={message_id}" for message_id in ids.values())
+    shown = ids if not phone else ids.keys() & {"dead"}  # the states of a message differ in words only
+    messages = (f"/message?id={ids[state]}" for state in shown)
     with opened_tab(browser, address, phone=phone, dark=dark) as tab:
         for path in (*(link.path for link in MENU), *DETAILS[:-1], *messages):
             tab.open(path)
