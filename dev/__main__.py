@@ -62,4 +62,6 @@ if __name__ == "__main__":
     # ./run uses the environment of this checkout, even if another one is active.
     for variable in ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"):
         os.environ.pop(variable, None)
+    # Tests start hundreds of Python programs, which would all compile their modules again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.exit(main(sys.argv[1:]))

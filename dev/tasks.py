@@ -19,7 +19,7 @@ CHECKS = {
     "format": ["ruff", "format", "--check"],
     "layers": ["lint-imports", "--no-logo"],
 }
-# It takes one core most of a minute, so it runs beside the tests.
+# It takes one core most of a minute, so it runs beside tests: those on Spark leave a quarter of a core idle.
 SLOW_CHECK = "types", "mypy"
 SELECTIONS = {"--quick": "not slow and not long", "--long": ""}
 DEFAULT_SELECTION = "not long"
@@ -62,13 +62,14 @@ def test(arguments: list[str]) -> int:
     if chosen:
         _tests("tests", [*selected, *chosen], report)
         return report.finish()
+    _quick_checks(report)
     if "--quick" in arguments:
-        with _checks(report):
+        with _slow_check(report):
             _tests("PostgreSQL 18", [*selected, *QUICK], report)
         return report.finish()
-    with _checks(report):
-        _tests("PostgreSQL 18", [*selected, f"--ignore={SPARK}"], report)
-    _tests("Spark", [*selected, *SPARK_PROCESSES, SPARK], report)
+    _tests("PostgreSQL 18", [*selected, f"--ignore={SPARK}"], report)
+    with _slow_check(report):
+        _tests("Spark", [*selected, *SPARK_PROCESSES, SPARK], report)
     with report.step("other suites") as step:
         selection = [] if "--long" in arguments else ["--short"]
         step.set_outcome(_call(BIN / "python", ["-m", "dev.suites", *selection]))
@@ -78,8 +79,8 @@ def test(arguments: list[str]) -> int:
 
 def check(_arguments: list[str]) -> int:
     report = Report()
-    with _checks(report):
-        pass
+    with _slow_check(report):
+        _quick_checks(report)
     return report.finish()
 
 
@@ -126,17 +127,20 @@ def lock(arguments: list[str]) -> int:
     return 0
 
 
+def _quick_checks(report: Report) -> None:
+    for name, (program, *arguments) in CHECKS.items():
+        with report.step(name) as step:
+            step.set_outcome(_call(BIN / program, arguments))
+
+
 @contextmanager
-def _checks(report: Report) -> Iterator[None]:
-    """Run the checks. The slow one goes on while the block runs, and is reported after it."""
+def _slow_check(report: Report) -> Iterator[None]:
+    """Run the slow check while the block runs, and report it after that."""
     name, program = SLOW_CHECK
     with (
         tempfile.TemporaryFile("w+") as output,
         subprocess.Popen([BIN / program], cwd=CHECKOUT, stdout=output, stderr=output) as slow,
     ):
-        for quick_name, (quick_program, *arguments) in CHECKS.items():
-            with report.step(quick_name) as step:
-                step.set_outcome(_call(BIN / quick_program, arguments))
         yield
         with report.step(name) as step:
             step.set_outcome(slow.wait(), "beside the others")
