@@ -67,7 +67,7 @@ def _make(lock: int) -> None:
         "install",
         "--disable-pip-version-check",
         "--no-input",
-        "--no-compile",  # Python compiles what is used when it is used; pip compiled everything for half a minute
+        "--no-compile",  # Python compiles what is used; pip would compile everything, for half a minute
     ]
     # dev.txt names every package, so pip does not have to resolve dependencies. If it did, an extra such as
     # psycopg[pool] would make older versions of pip choose the newest psycopg, whose hash is not in dev.txt.
