@@ -104,6 +104,7 @@ def test_each_function_belongs_to_one_role_except_those_for_everyone() -> None:
     assert shared == {
         "to_epoch": list(ROLES),
         "queue_get": list(ROLES),
+        "result_load": ["producer", "consumer", "observer"],
         "status_get": ["producer", "observer"],
     }
 
