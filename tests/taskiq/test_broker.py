@@ -370,7 +370,7 @@ def test_two_brokers_with_different_lanes_and_tasks(dsn: str) -> None:
     async def main() -> None:
         async with AsyncQueue(dsn) as queue:
             ran: list[tuple[str, str]] = []
-            one, two = broker_on(queue, lanes=["fast"]), broker_on(queue, lanes=["slow", "fast"])
+            one, two = broker_on(queue, lane="fast"), broker_on(queue, lane="slow", lanes=["slow", "fast"])
 
             def add(broker: LonnyMQBroker, where: str, name: str, **labels: Any) -> Any:
                 async def work() -> None:
@@ -379,7 +379,7 @@ def test_two_brokers_with_different_lanes_and_tasks(dsn: str) -> None:
                 return broker.register_task(work, name, **labels)
 
             add(one, "one", "shared")
-            shared = add(two, "two", "shared", lane="slow")
+            shared = add(two, "two", "shared")
             new = add(two, "two", "new", lane="fast")
             await queue.enqueue({"for": "others"}, lane="fast", headers={"task": "shared"})
             async with worker(one), worker(two):

@@ -12,7 +12,7 @@ from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqMessage
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.consume import check_limit
-from lonnymq.client.produce import TASK_HEADER
+from lonnymq.client.produce import TASK_HEADER, check_work_options
 from lonnymq.client.times import milliseconds
 from lonnymq.commands import Delivery, Result
 from lonnymq.errors import InvalidArgument, InvalidLease
@@ -31,12 +31,14 @@ class LonnyMQBroker(AsyncBroker):
     """A taskiq broker on a queue, given by a DSN, a Queue or an AsyncQueue.
 
     Each task goes to the channel that its label `channel` names, else to `channel`: a name, or a function of
-    the message. Its other labels may be `lane`, `priority`, `cost`, `delay` (seconds), `run_at`,
-    `dedupe_key`, `unique_while`, `unique_for` and `max_attempts`, as in Queue.enqueue.
+    the message; and to the lane that its label `lane` names, else to `lane`. Its other labels may be
+    `priority`, `cost`, `delay` (seconds), `run_at`, `dedupe_key`, `unique_while`, `unique_for` and
+    `max_attempts`, as in Queue.enqueue.
 
-    A worker serves the channels in turn. With `lanes` it serves only these. It leases `batch` messages at a
-    time, for the duration of the `lease` (the queue's setting, unless given), and extends their leases until
-    they are acknowledged. If the worker dies, another one gets them when their leases end.
+    A worker serves the channels in turn: all lanes, or those of `lanes`, which is `lane` unless given. It
+    leases `batch` messages at a time, for the duration of the `lease` (the queue's setting, unless given),
+    and extends their leases until they are acknowledged. If the worker dies, another one gets them when their
+    leases end.
 
     A task that raised, and that nothing retries, becomes a dead letter; with `dead_letters=False` its message
     is completed. A message whose task is not known here is rejected, so that another worker gets it. With an
@@ -49,6 +51,7 @@ class LonnyMQBroker(AsyncBroker):
         schema: str | None = None,
         *,
         channel: str | ChannelOf = DEFAULT_CHANNEL,
+        lane: str | None = None,
         lanes: list[str] | None = None,
         lease: Duration | None = None,
         batch: int = 1,
@@ -64,7 +67,9 @@ class LonnyMQBroker(AsyncBroker):
             raise InvalidArgument(f"channel: {channel!r} is not a name", "give a name, or a function")
         self._source = QueueSource(queue, schema)
         self._channel = channel
-        self._lanes = lanes_to_serve(lanes)
+        check_work_options({"lane": lane})
+        self._lane = lane
+        self._lanes = lanes_to_serve([lane] if lanes is None and lane is not None else lanes)
         self._lease_s = None if lease is None else milliseconds(lease) / 1000
         self._batch = batch
         self._dead_letters = dead_letters
@@ -104,8 +109,9 @@ class LonnyMQBroker(AsyncBroker):
         if channel is None:
             channel = self._channel if isinstance(self._channel, str) else self._channel(message)
         options = options_of(message.labels)
+        options.setdefault("lane", self._lane)
         options["headers"] = {TASK_HEADER: message.task_name, TASK_ID_HEADER: message.task_id}
-        created = await self.queue.enqueue(message.message, channel=channel, conn=self._conn.get(), **options)
+        created = await self._source.get().enqueue(message.message, channel=channel, conn=self._conn.get(), **options)
         if created.result == Result.DUPLICATE:
             log.info(
                 "task %s with id %s was not sent: message %d has its dedupe key",
@@ -144,8 +150,9 @@ class LonnyMQBroker(AsyncBroker):
                 self._unknown_task_timeout_s,
                 is_known=lambda task: self.find_task(task) is not None,
                 read=self._read,
+                is_readable=self._is_readable,
             )
-            self._consumer = Consumer(self.queue, settings, self.get_all_tasks())
+            self._consumer = Consumer(self._source.get(), settings, self.get_all_tasks())
             await self._consumer.start()
             self._runs.consumer = self._consumer
         return self._consumer
@@ -157,6 +164,13 @@ class LonnyMQBroker(AsyncBroker):
         if SCHEDULE_HEADER in headers:
             return self._run_by_hand(message, str(headers[SCHEDULE_HEADER]))
         return None
+
+    def _is_readable(self, data: bytes) -> bool:
+        try:
+            self.formatter.loads(data).parse_labels()
+        except Exception:  # noqa: BLE001 - whatever a formatter raises
+            return False
+        return True
 
     def _run_by_hand(self, message: Delivery, schedule_id: str) -> tuple[str, bytes]:
         """What `lonnymq schedules run` enqueues is the schedule itself."""

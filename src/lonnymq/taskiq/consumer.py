@@ -48,7 +48,7 @@ from lonnymq.worker.unknown_tasks import UnknownTasks
 log = logging.getLogger("lonnymq.taskiq")
 
 STOP_TIMEOUT_S = 3.0  # for the last outcomes; taskiq gives the whole shutdown 5 seconds unless told otherwise
-UNREADABLE = "taskiq could not read the message, or does not know its task"
+UNREADABLE = "taskiq could not read the message"
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class ConsumerSettings:
     unknown_task_timeout_s: float | None
     is_known: Callable[[str], bool]
     read: Callable[[Delivery], tuple[str, bytes] | None]
+    is_readable: Callable[[bytes], bool]
 
 
 class Consumer:
@@ -216,8 +217,9 @@ class Consumer:
     def _outcome_of(self, leased: TaskMessage) -> HandlerOutcome:
         if leased.is_interrupted:
             return DONE if leased.stop_reason is StopReason.CANCELLED else LOST
-        if not leased.is_started:
-            return GiveBack(None, UNREADABLE, is_final=True)
+        if not leased.is_started:  # taskiq could not read it, or something else than its receiver listens
+            is_readable = self._settings.is_readable(leased.data)
+            return DONE if is_readable else GiveBack(None, UNREADABLE, is_final=True)
         error = None if leased.result is None else leased.result.error
         if error is None or isinstance(error, NoResultError):
             return DONE
