@@ -47,7 +47,9 @@ class BrokerThatRuns(LonnyMQBroker):
         await_inplace: bool = False,  # noqa: FBT001, FBT002
     ) -> None:
         super().__init__(queue, lane=uuid.uuid4().hex)
-        self.result_backend: LonnyMQResultBackend[Any] = LonnyMQResultBackend(self, serializer=PickleSerializer())
+        self.result_backend: LonnyMQResultBackend[Any] = LonnyMQResultBackend(
+            self, serializer=PickleSerializer()
+        )
         self.executor = ThreadPoolExecutor(sync_tasks_pool_size)
         self.receiver = Receiver(
             broker=self,
@@ -121,7 +123,7 @@ class BrokerToListenTo(LonnyMQBroker):
         super().__init__(DSN, channel=f"test-{uuid.uuid4().hex}", lane=uuid.uuid4().hex)
 
     @property
-    def queue(self) -> Any:
+    def queue(self) -> Any:  # noqa: ANN401 - not an AsyncQueue
         return SentMessages(self)
 
     async def wait_tasks(self) -> None:

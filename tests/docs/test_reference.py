@@ -33,6 +33,7 @@ PUBLIC = (
     "lonnymq.client.async_queue",
     "lonnymq.client.queue",
     "lonnymq.spark",
+    "lonnymq.taskiq",
     "lonnymq.testing",
 )
 

@@ -24,6 +24,7 @@ ON_A_QUEUE = (
     "monitoring.md",
     "outgrowing.md",
     "python.md",
+    "taskiq.md",
     "transactions.md",
     "worker.md",
 )

@@ -111,7 +111,9 @@ class LonnyMQBroker(AsyncBroker):
         options = options_of(message.labels)
         options.setdefault("lane", self._lane)
         options["headers"] = {TASK_HEADER: message.task_name, TASK_ID_HEADER: message.task_id}
-        created = await self._source.get().enqueue(message.message, channel=channel, conn=self._conn.get(), **options)
+        created = await self._source.get().enqueue(
+            message.message, channel=channel, conn=self._conn.get(), **options
+        )
         if created.result == Result.DUPLICATE:
             log.info(
                 "task %s with id %s was not sent: message %d has its dedupe key",
@@ -119,11 +121,13 @@ class LonnyMQBroker(AsyncBroker):
             )
 
     async def startup(self) -> None:
+        """Begin to serve, if this is a worker; tell event handlers, middlewares and the result backend."""
         if self.is_worker_process:
             await self._started()
         await super().startup()
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
+        """The messages for this worker, each leased until it is acknowledged."""
         messages = (await self._started()).listen()
         try:
             async for message in messages:
@@ -132,6 +136,7 @@ class LonnyMQBroker(AsyncBroker):
             await messages.aclose()
 
     async def shutdown(self) -> None:
+        """Release what is not acknowledged, and close the connections. `startup` opens new ones."""
         if self._consumer is not None:
             stopping, self._consumer = self._consumer, None
             await stopping.stop()

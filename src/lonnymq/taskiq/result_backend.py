@@ -58,6 +58,7 @@ class LonnyMQResultBackend(AsyncResultBackend[Value]):
         self._mode = "json" if isinstance(self._serializer, JSONSerializer) else "python"
 
     async def shutdown(self) -> None:
+        """Close the connections, unless they belong to a queue or a broker."""
         await self._source.close()
 
     async def set_result(self, task_id: str, result: TaskiqResult[Value]) -> None:
@@ -85,6 +86,7 @@ class LonnyMQResultBackend(AsyncResultBackend[Value]):
             await self._save(PREFIX + task_id, failed)
 
     async def is_result_ready(self, task_id: str) -> bool:
+        """Whether the result is saved, and still kept."""
         return await self._load(PREFIX + task_id, with_content=False) is not None
 
     async def get_result(self, task_id: str, with_logs: bool = False) -> TaskiqResult[Value]:  # noqa: FBT001, FBT002 - as taskiq has it
@@ -113,6 +115,7 @@ class LonnyMQResultBackend(AsyncResultBackend[Value]):
         await self._save(PREFIX + task_id + PROGRESS_SUFFIX, progress)
 
     async def get_progress(self, task_id: str) -> TaskProgress[Any] | None:
+        """What the task reported last; None if it reported nothing, or it is not kept any more."""
         found = await self._load(PREFIX + task_id + PROGRESS_SUFFIX)
         return None if found is None else TaskProgress[Any].model_validate(self._read(found))
 

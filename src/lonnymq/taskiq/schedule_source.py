@@ -70,14 +70,17 @@ class LonnyMQScheduleSource(ScheduleSource):
         self._sending: dict[str, _Sending] = {}
 
     async def startup(self) -> None:
+        """Store the schedules in labels, so that schedulers share their positions."""
         self._of_labels = {task.schedule_id: task for task in _schedules_in_labels(self._labels_of)}
         for task in self._of_labels.values():
             await self._store(self._name(task.schedule_id), task)
 
     async def shutdown(self) -> None:
+        """Close the connections, unless they belong to a queue or a broker."""
         await self._source.close()
 
     async def get_schedules(self) -> list[ScheduledTask]:
+        """All schedules that are stored here, and those in labels."""
         queue, found = self._source.get(), []
         for listed in await queue.schedules():
             if listed.name.startswith(PREFIX):
