@@ -12,9 +12,11 @@ passes through them:
     task_message     what a message carries of a call
     result_id        the id of a result, which contains the id of its message
     task_results     a TaskResult, made of a message, of a delivery or of a kept result
+    call_status      reads what the queue knows about a task
     error_text       the exception class in a stored traceback
     worker_app       the App that a worker runs: finds the task of a message
     run_task         runs one attempt of a task, and sends the signals
+    task_lists       pages of tasks with a status
     database         the address of a database of Django's settings
     schemas          installs and upgrades the schemas that the backends use
     checks           the system checks

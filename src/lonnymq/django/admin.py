@@ -17,8 +17,9 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 
 from lonnymq.client.calls import ask
-from lonnymq.commands import Result, StatusGet
+from lonnymq.commands import Result
 from lonnymq.django.backend import LonnyMQBackend
+from lonnymq.django.call_status import CallStatus
 from lonnymq.django.models import QueuedTask
 from lonnymq.django.schemas import backends
 from lonnymq.django.task_framework import TaskResultStatus
@@ -70,12 +71,8 @@ class QueuedTaskAdmin(admin.ModelAdmin):
 
     def task_view(self, request: HttpRequest, task_id: int) -> HttpResponse:
         backend, _ = self._backend(request)
-        message = backend.queue.get(task_id)
-        if message is not None:
-            result = of_message(message)
-        else:
-            status = backend.queue.perform(ask(StatusGet(task_id, with_result=True)))
-            result = of_status(status, backend.alias, "0")
+        message, status = backend.queue.perform(ask(CallStatus(task_id)))
+        result = of_status(status, backend.alias, "0") if message is None else of_message(message)
         if result is None:
             raise Http404(f"there is no task {task_id}, or its result is not kept any more")
         context = {

@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from lonnymq.client.calls import ask
 from lonnymq.client.produce import check_work_options
-from lonnymq.commands import Result, StatusGet
+from lonnymq.commands import Result
 from lonnymq.django.backend_options import BackendOptions, check_option, imported
+from lonnymq.django.call_status import CallStatus
 from lonnymq.django.django_queue import DjangoQueue
 from lonnymq.django.result_id import new_key, parts_of
 from lonnymq.django.task import LonnyMQTask
@@ -127,12 +128,8 @@ class LonnyMQBackend(BaseTaskBackend):
         if (parts := parts_of(result_id)) is None:
             raise TaskResultDoesNotExist(result_id)
         message_id, key = parts
-        message = self.queue.get(message_id)
-        if message is not None:
-            found = of_message(message)
-        else:
-            status = self.queue.perform(ask(StatusGet(message_id, with_result=True)))
-            found = of_status(status, self.alias, key)
+        message, status = self.queue.perform(ask(CallStatus(message_id)))
+        found = of_status(status, self.alias, key) if message is None else of_message(message)
         if found is None or parts_of(found.id) != parts:
             raise TaskResultDoesNotExist(result_id)
         return found

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 from django.core.exceptions import ImproperlyConfigured
 
 from lonnymq.django import LonnyMQBackend
@@ -29,8 +32,11 @@ def run_tasks(
         assert run_tasks().completed == 1
     """
     app = DjangoApp(_backend(backend), WORKER)
+    run = partial(drain, app, with_scheduled=with_scheduled, limit=limit, raise_errors=raise_errors)
     try:
-        return drain(app, with_scheduled=with_scheduled, limit=limit, raise_errors=raise_errors)
+        # In another thread: this one may be running what asynchronous code awaits, so tasks would wait.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(run).result()
     finally:
         app.queue.as_sync().close()
 

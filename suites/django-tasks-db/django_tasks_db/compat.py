@@ -1,0 +1,3 @@
+from lonnymq.django.task_framework import Task
+
+__all__ = ["Task"]
