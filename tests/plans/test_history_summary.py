@@ -1,4 +1,5 @@
-"""A summary of the history reads as many rows as it is told to, however many there are."""
+"""A summary of the history reads as many rows as it is told to, and the mark of a position the rows of the last
+1,000 transaction ids, however many rows there are."""
 
 import psycopg
 
@@ -22,7 +23,7 @@ def finish(conn: psycopg.Connection, messages: int) -> None:
     )
 
 
-def test_a_summary_reads_the_newest_rows(connect: Connect) -> None:
+def test_a_summary_and_a_mark_read_the_newest_rows(connect: Connect) -> None:
     loader, meter = connect(cursor_factory=psycopg.RawCursor), Meter(connect())
     loader.execute("SELECT queue_set(p_history => TRUE)")
     recent = "(lonnymq.to_epoch(now()) - 60000)"
@@ -32,6 +33,7 @@ def test_a_summary_reads_the_newest_rows(connect: Connect) -> None:
         "channel": "history_summary('c 3', p_rows => 100)",
         "recent channel": f"history_summary('c 3', {recent}, 100)",
         "none": "history_summary('none', p_rows => 100)",
+        "mark": "history_mark('60000:60000:')",
     }
     counts = []
     for messages in (2_000, 50_000):
@@ -43,5 +45,7 @@ def test_a_summary_reads_the_newest_rows(connect: Connect) -> None:
                 meter.count(name, call)
         counts.append(meter.costs())
     few, many = counts
-    assert all(many[name] <= few[name] + SLACK for name in calls), counts
+    # Of the smaller history, the mark has fewer rows: those of the last day.
+    assert many.pop("mark") <= 2 * few.pop("mark"), counts
+    assert all(many[name] <= few[name] + SLACK for name in many), counts
     assert max(many.values()) <= 1000, counts

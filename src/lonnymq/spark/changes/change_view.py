@@ -18,7 +18,7 @@ from lonnymq.statement import identifier
 
 # With old statistics the planner might scan the whole history. These queries are too short for the JIT.
 PLANNER_SETTINGS = "SELECT set_config('enable_seqscan', 'off', FALSE), set_config('jit', 'off', FALSE)"
-MAX_RANGES = 1024
+MAX_RANGES = 4096
 INCARNATION = """concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
     (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), CAST(to_regclass({}) AS OID))"""
 

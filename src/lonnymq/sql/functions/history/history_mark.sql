@@ -10,11 +10,12 @@
 CREATE OR REPLACE FUNCTION history_mark (p_snapshot TEXT, p_dead BOOLEAN DEFAULT FALSE)
 RETURNS BIGINT LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
-    SET enable_bitmapscan TO off
-SET jit TO off AS $$
+    SET enable_bitmapscan TO off SET jit TO off AS $$
 DECLARE
     v_snapshot PG_SNAPSHOT;
     v_bound TEXT[] := bound_channels();
+    v_history TEXT;                         -- what to read
+    v_rows TEXT;
     v_end XID8;
     v_last XID8;
     v_first XID8;
@@ -50,17 +51,19 @@ BEGIN
         END IF;
         RETURN COALESCE(v_mark, 0);
     END IF;
-    SELECT f.xid INTO v_last FROM history f WHERE f.xid < v_end
-        AND pg_visible_in_snapshot(f.xid, v_snapshot) ORDER BY f.xid DESC LIMIT 1;
-    SELECT MAX(f.finished_at) / 86400000 INTO v_day FROM history f WHERE f.xid = v_last;
+    -- For a login that is not bound it reads the table: the view cannot use the order of the index on xid.
+    v_history := CASE WHEN v_bound IS NULL THEN 'finished' ELSE 'finished_visible()' END;
+    EXECUTE format('SELECT f.xid FROM %s f WHERE f.xid < $1 AND pg_visible_in_snapshot(f.xid, $2)
+        ORDER BY f.xid DESC LIMIT 1', v_history) INTO v_last USING v_end, v_snapshot;
+    EXECUTE format('SELECT MAX(f.finished_at) / 86400000 FROM %s f WHERE f.xid = $1', v_history)
+        INTO v_day USING v_last;
     v_first := (GREATEST(v_last::TEXT::NUMERIC - 1000, 0) + 1)::TEXT::XID8;
-    SELECT f.xid INTO v_large FROM history f
-    WHERE f.xid >= v_first AND f.xid <= v_last AND pg_visible_in_snapshot(f.xid, v_snapshot)
-        AND f.finished_at >= v_day * 86400000 AND f.finished_at < (v_day + 1) * 86400000
-    ORDER BY f.xid DESC OFFSET 9999 LIMIT 1;
-    SELECT BIT_XOR(hashtextextended(concat_ws(' ', f.xid, f.id, f.finished_at), 0)) & 9223372036854775807 INTO v_mark
-    FROM history f
-    WHERE f.xid >= COALESCE(v_large, v_first) AND f.xid <= v_last AND pg_visible_in_snapshot(f.xid, v_snapshot)
-        AND f.finished_at >= v_day * 86400000 AND f.finished_at < (v_day + 1) * 86400000;
+    v_rows := format('FROM %s f WHERE f.xid >= $1 AND f.xid <= $2 AND pg_visible_in_snapshot(f.xid, $3)
+        AND f.finished_at >= $4 * 86400000 AND f.finished_at < ($4 + 1) * 86400000', v_history);
+    EXECUTE format('SELECT f.xid %s ORDER BY f.xid DESC OFFSET 9999 LIMIT 1', v_rows)
+        INTO v_large USING v_first, v_last, v_snapshot, v_day;
+    EXECUTE format('SELECT BIT_XOR(hashtextextended(concat_ws('' '', f.xid, f.id, f.finished_at), 0))
+        & 9223372036854775807 %s', v_rows)
+        INTO v_mark USING COALESCE(v_large, v_first), v_last, v_snapshot, v_day;
     RETURN COALESCE(v_mark, 0);
 END $$;
