@@ -1,5 +1,5 @@
-"""A summary of the history reads as many rows as it is told to, and the mark of a position the rows of the last
-1,000 transaction ids, however many rows there are."""
+"""A summary of the history reads as many rows as it is told to, and the mark of a position the rows of the
+last 1,000 transaction ids, however many rows there are."""
 
 import psycopg
 

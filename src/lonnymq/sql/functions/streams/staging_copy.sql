@@ -12,11 +12,15 @@ DECLARE
     v_max INT := (SELECT q.content_max_bytes FROM queue q);
     v_login REGROLE := quote_ident(session_user)::REGROLE;
     v_is_bound BOOLEAN := bound_channels() IS NOT NULL;
+    -- The new ids are above the last one.
+    v_lo BIGINT := COALESCE(pg_sequence_last_value('message_id_seq'), 0) + 1;
+    v_deleted BIGINT;
     s RECORD;
 BEGIN
     PERFORM FROM staging x WHERE x.batch = p_batch AND x.staged_by = v_login ORDER BY x.ord LIMIT 1 FOR UPDATE;
-    -- One statement, so that it deletes the rows that it reads and no others. It reads columns: a row as a value, as
-    -- message_new takes it, would be built and taken apart again for every message.
+    -- One statement, so that it counts the rows that become messages and no others. It reads staging twice, which takes
+    -- a fifth of the time that RETURNING takes. It reads columns: a row as a value, as message_new takes it, would be
+    -- built and taken apart again for every message.
     WITH made AS (
         INSERT INTO message (xid, dequeue_at, created_at, batch_id, max_attempts, keep_result_ms, cost, priority, lane,
             channel, dedupe_key, headers, content)
@@ -28,24 +32,22 @@ BEGIN
             AND message_check(ROW(x.channel, x.content, x.dequeue_at, x.headers, x.max_attempts, x.dedupe_key,
                 x.delay_ms, x.priority, x.cost, x.lane, x.unique_while, x.unique_for_ms, x.keep_result_ms,
                 x.batch_id)::new_message, v_max, format(' (the row with ord %s)', x.ord))
-        ORDER BY x.ord
-        RETURNING message.id, message.dequeue_at, message.lane, message.batch_id, message.dedupe_key,
-            CASE WHEN v_is_bound THEN message.channel END AS channel),
-    gone AS (DELETE FROM staging x WHERE x.batch = p_batch AND x.staged_by = v_login RETURNING 1),
-    grouped AS MATERIALIZED (
-        SELECT m.lane, m.batch_id, m.channel, COUNT(*) AS n, COUNT(m.dedupe_key) AS keys, MIN(m.id) AS lo_id,
-            MAX(m.id) AS hi_id, MIN(m.dequeue_at) AS first_at
-        FROM made m GROUP BY m.lane, m.batch_id, m.channel),
-    joined AS (
-        INSERT INTO batch_part (batch_id, n, lo_id, hi_id)
-        SELECT g.batch_id, SUM(g.n), MIN(g.lo_id), MAX(g.hi_id) FROM grouped g WHERE g.batch_id IS NOT NULL
-        GROUP BY g.batch_id)
-    SELECT COALESCE(SUM(g.n), 0) AS n, COALESCE(SUM(g.keys), 0) AS keys, (SELECT COUNT(*) FROM gone) AS deleted,
-        MIN(g.lo_id) AS lo_id, MAX(g.hi_id) AS hi_id, MIN(g.first_at) AS first_at, array_agg(g.channel) AS channels,
-        array_agg(DISTINCT g.lane) AS lanes,
-        array_agg(DISTINCT g.batch_id) FILTER (WHERE g.batch_id IS NOT NULL) AS batch_ids
-    INTO s FROM grouped g;
-    IF s.keys > 0 OR s.deleted <> s.n THEN
+        ORDER BY x.ord)
+    SELECT COALESCE(SUM(g.n), 0) AS n, COALESCE(SUM(g.keys), 0) AS keys, COALESCE(SUM(g.members), 0) AS members,
+        MIN(g.first_at) AS first_at, array_agg(g.channel) AS channels, array_agg(DISTINCT g.lane) AS lanes
+    INTO s
+    FROM (
+        SELECT x.lane, CASE WHEN v_is_bound THEN x.channel END AS channel, COUNT(*) AS n, COUNT(x.dedupe_key) AS keys,
+            COUNT(x.batch_id) AS members, MIN(COALESCE(x.dequeue_at, v_now + x.delay_ms, v_now)) AS first_at
+        FROM staging x WHERE x.batch = p_batch AND x.staged_by = v_login
+        GROUP BY x.lane, CASE WHEN v_is_bound THEN x.channel END) g;
+    n := s.n;
+    IF n = 0 THEN
+        RETURN;
+    END IF;
+    DELETE FROM staging x WHERE x.batch = p_batch AND x.staged_by = v_login;
+    GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    IF s.keys > 0 OR v_deleted <> n THEN
         PERFORM refuse('40001', 'rows of the batch were staged, published or discarded while it was published',
             'Run the transaction again.');
     END IF;
@@ -53,9 +55,16 @@ BEGIN
     IF v_is_bound THEN
         PERFORM produce_check(s.channels);
     END IF;
-    n := s.n;
-    lo_id := s.lo_id;
-    hi_id := s.hi_id;
+    lo_id := v_lo;
+    hi_id := currval('message_id_seq');
     first_at := s.first_at;
-    batch_ids := s.batch_ids;
+    IF s.members > 0 THEN
+        WITH joined AS (
+            INSERT INTO batch_part (batch_id, n, lo_id, hi_id)
+            SELECT m.batch_id, COUNT(*), MIN(m.id), MAX(m.id) FROM message m
+            WHERE m.id BETWEEN v_lo AND hi_id AND m.xid = p_xid AND m.batch_id IS NOT NULL
+            GROUP BY m.batch_id
+            RETURNING batch_part.batch_id)
+        SELECT array_agg(j.batch_id) INTO batch_ids FROM joined j;
+    END IF;
 END $$;
