@@ -83,6 +83,34 @@ def test_shares_of_the_chosen_channels(conn: psycopg.Connection) -> None:
     assert len(take(conn, ["heavy", "light", "none"], 1000)) == 400, "all that is left"
 
 
+def test_no_message_before_its_turn_among_the_chosen_channels(conn: psycopg.Connection) -> None:
+    """Another stream made messages of one channel ready, far ahead of those that wait in the other."""
+    fill(conn, **{f"c{n:02}": 60 for n in range(30)}, a=60, b=60)
+    make_ready(conn, ["a"], 30)
+    rows = conn.execute("SELECT channel FROM message_dequeue(20, p_channels => '{a,b}')").fetchall()
+    served = Counter(channel for (channel,) in rows)
+    assert 0 < served["b"] <= served["a"] <= served["b"] + 1, served
+    check(conn)
+
+
+@pytest.mark.parametrize(
+    "change", ["channel_set('far', p_max_concurrency => 50)", "queue_set(p_channel_max_concurrency => 50)"]
+)
+def test_nothing_is_made_ready_under_a_policy_that_is_not_dispatched(
+    conn: psycopg.Connection, change: str
+) -> None:
+    fill(conn, **{f"c{n:02}": 60 for n in range(30)}, far=60)
+    dispatch(conn)
+    ready = "SELECT COUNT(*) FROM ready WHERE channel = 'far'"
+    before = conn.execute(ready).fetchone()
+    conn.execute(f"SELECT * FROM {change}".encode())
+    assert conn.execute("SELECT channels_dispatch('{far}', p_limit => 30)").fetchone() == (False,)
+    assert conn.execute(ready).fetchone() == before
+    make_ready(conn, ["far"], 30)
+    assert conn.execute(ready).fetchone() == (30,)
+    check(conn)
+
+
 def test_limits_hold(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('two', p_max_concurrency => 2)")
