@@ -28,11 +28,6 @@ Catalog = Annotated[
 Lake = Annotated[str, typer.Argument(help="Folder or object store URL of the archive.")]
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(optimize)
-    app.command()(expire)
-
-
 def optimize(
     lake: Lake,
     *,
