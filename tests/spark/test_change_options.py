@@ -81,6 +81,7 @@ FILTERS = [
     ({"channelPattern": r"acme\.[a-z]+"}, [2]),
     ({"channelPattern": r"o'neil %s \\\w"}, [3]),
     ({"channelPattern": "cm"}, []),
+    ({"channelPattern": "(?i)Acme"}, [1, 4]),
     ({"channelPattern": "(?:a|A).*", "lanes": "fast"}, [4]),
 ]
 

@@ -9,11 +9,13 @@ import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from lonnymq.errors import ClaimantTaken, InvalidField, LeasesLost, PositionUnknown
+from lonnymq.errors import ClaimantTaken, LeasesLost, PositionUnknown
+from lonnymq.spark.consume.claim_options import ClaimOptions
 from lonnymq.spark.consume.claim_reader import ClaimPartition, ClaimReader, claimed_schema
+from lonnymq.spark.queue_source import QueueSource
 from lonnymq.spark.source_options import InvalidOption
 from tests.database import Connect
-from tests.invariants import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch, drain
 from tests.spark.consuming import Options, completed, create, one, until
 
 START = {"seq": 0}
@@ -36,7 +38,7 @@ def opened(options: Options) -> Iterator[Open]:
 
     def opening(**more: str) -> ClaimReader:
         given = {name.lower(): value for name, value in (options | {"consumer": "etl"} | more).items()}
-        reader = ClaimReader(given, claimed_schema(given))
+        reader = ClaimReader(given, claimed_schema(ClaimOptions.of(given)))
         readers.append(reader)
         return reader
 
@@ -187,14 +189,41 @@ def test_channels(conn: psycopg.Connection, opened: Open) -> None:
     check(conn)
 
 
-def test_a_pattern_that_is_not_valid(opened: Open) -> None:
-    with pytest.raises(InvalidField, match=r"invalid regular expression") as refused:
-        opened(channelPattern="(a").latestOffset(START, TEN)
-    assert "regular expression of PostgreSQL" in str(refused.value)
-    with pytest.raises(InvalidOption, match="channels and channelPattern exclude each other"):
-        opened(channelPattern="a", channels="b")
-    with pytest.raises(InvalidOption, match="channels is 'a,', with an empty name"):
-        opened(channels="a,")
+def test_options_that_are_not_valid(conn: psycopg.Connection, options: Options, opened: Open) -> None:
+    """They are refused when the stream is loaded. Only the server can check a pattern, when it starts: the
+    stream that runs under that name goes on.
+    """
+    running = opened(channelPattern="(?i)C0")
+    create(conn, 3)
+    assert running.latestOffset(START, TEN) == {"seq": 1}
+    for pattern in ("(a", "a)|(b"):
+        with pytest.raises(InvalidOption, match=r"channelPattern is .*invalid regular expression") as refused:
+            opened(channelPattern=pattern).latestOffset(START, TEN)
+        assert "regular expression of PostgreSQL" in str(refused.value)
+    assert running.latestOffset({"seq": 1}, TEN) == {"seq": 1}
+    for wrong, why in [
+        ({"channelpattern": "a", "channels": "b"}, "channels and channelPattern exclude each other"),
+        ({"channels": "a,"}, "channels is 'a,', with an empty name"),
+        ({"maxbytespertrigger": "0"}, "maxBytesPerTrigger is 0"),
+        ({"minoffsetspertrigger": "11", "maxoffsetspertrigger": "10"}, "more than maxOffsetsPerTrigger, 10"),
+    ]:
+        with pytest.raises(InvalidOption, match=why):
+            QueueSource(options | {"consumer": "other"} | wrong).schema()
+
+
+def test_a_batch_of_so_many_bytes(conn: psycopg.Connection, opened: Open) -> None:
+    """A message that is larger than that is alone; what did not fit is the next batch, and does not wait."""
+    for size in (40, 50, 60, 500, 40):
+        conn.execute("SELECT message_create('a', %s)", (b"x" * size,))
+    reader = opened(maxBytesPerTrigger="100", minOffsetsPerTrigger="5")
+    sizes = []
+    offset = START
+    while (end := reader.latestOffset(offset, TEN)) != offset:
+        sizes.append([len(row["content"]) for row in read(reader, reader.partitions(offset, end))])
+        offset = end
+    assert sizes == [[40, 50], [60], [500], [40]]
+    assert not drain(conn)
+    check(conn)
 
 
 def test_a_batch_waits_for_enough_messages(conn: psycopg.Connection, opened: Open) -> None:
@@ -210,8 +239,6 @@ def test_a_batch_waits_for_enough_messages(conn: psycopg.Connection, opened: Ope
     assert again.latestOffset(START, TEN) == {"seq": 1}, "an earlier claim does not wait"
     late = opened(minOffsetsPerTrigger="10", maxTriggerDelay="1ms", consumer="late")
     until(lambda: late.latestOffset(START, TEN) == {"seq": 1}, "the delay to pass")
-    with pytest.raises(InvalidOption, match="minOffsetsPerTrigger is 11, more than maxOffsetsPerTrigger, 10"):
-        opened(minOffsetsPerTrigger="11", maxOffsetsPerTrigger="10")
 
 
 def test_weights_and_costs(conn: psycopg.Connection, opened: Open) -> None:

@@ -94,6 +94,24 @@ def test_a_stream_continues(streams: Streams, conn: psycopg.Connection) -> None:
     assert len(streams.ids()) == len(set(streams.ids())) == 30
 
 
+def test_the_trigger_once(streams: Streams, conn: psycopg.Connection) -> None:
+    """One batch, whatever its limit: of the messages, and then of the history that they became."""
+    create(conn, 30, 3)
+    once = {"once": True}
+    await_end(streams.start(trigger=once, checkpointLocation=str(streams.folder / "checkpoint")))
+    assert [len(rows) for _, rows in streams.batches] == [30]
+    streams.run()
+    assert completed(conn) == 30, "another start completes it, if the first stopped too early"
+    check(conn)
+    history = streams.spark.readStream.format("lonnymq_history").options(**streams.options)
+    counts: list[int] = []
+    counting = history.option("maxOffsetsPerTrigger", "1").load().writeStream
+    await_end(
+        streams.started(counting.foreachBatch(lambda rows, _: counts.append(rows.count())), "history", once)
+    )
+    assert counts == [30]
+
+
 def test_completed_before_the_next_trigger(streams: Streams, conn: psycopg.Connection) -> None:
     """The next trigger is an hour later."""
     create(conn, 10)

@@ -158,6 +158,31 @@ def test_more_than_a_dequeue_gives(conn: psycopg.Connection) -> None:
     check(conn)
 
 
+def test_claims_of_so_many_bytes(conn: psycopg.Connection) -> None:
+    """In their order, and each as large as possible; a message that is larger than that is alone."""
+    sizes = [40, 50, 60, 0, 40, 500, 100, 30, 30, 30, 30] + [1] * 150
+    for size in sizes:
+        conn.execute("SELECT message_create('a', %s)", (b"x" * size,))
+    dispatch(conn)
+    reader = Reader(conn)
+    claimed: list[list[int]] = []
+    seq = 0
+    while True:
+        call = "claim_next(%s, %s, %s, 100, %s, p_max_bytes => 100)"
+        seq, messages, _ = reader.ask(call, reader.name, reader.generation, seq, LEASE)
+        if not messages:
+            break
+        rows = reader.read(seq - 1, seq)
+        assert len(rows) == messages
+        claimed.append([len(row[3]) for row in rows])
+        check(conn)
+        reader.complete(seq)
+        dispatch(conn)
+    assert claimed == [[40, 50], [60, 0, 40], [500], [100], [30] * 3, [30] + [1] * 70, [1] * 80]
+    with pytest.raises(psycopg.Error, match="p_max_bytes is 0"):
+        reader.ask("claim_next('me', 1, 0, 10, p_max_bytes => 0)")
+
+
 def test_when_to_ask_again(conn: psycopg.Connection, clock: FakeClock) -> None:
     reader = Reader(conn)
     dispatch(conn)

@@ -41,7 +41,8 @@ class Claim:
 @dataclass(frozen=True)
 class ClaimNext(OneRecord[Claim]):
     """Get the claim after number `seq`: one that is still leased, or a new one. With `channels` or `pattern`,
-    it takes from these channels only: call ChannelsDispatch first.
+    it takes from these channels only: call ChannelsDispatch first. With `max_bytes`, a new claim has no more
+    bytes of content than that, but at least one message.
     """
 
     function = "claim_next"
@@ -57,6 +58,7 @@ class ClaimNext(OneRecord[Claim]):
     lanes: Texts | None = None
     channels: Texts | None = None
     pattern: Text | None = None
+    max_bytes: BigInt | None = None
 
 
 @dataclass(frozen=True, slots=True)

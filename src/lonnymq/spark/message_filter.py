@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CHANNEL_OPTIONS = ("channels", "channelPattern")
 FILTER_OPTIONS = ("lanes", *CHANNEL_OPTIONS)
+CASE_FLAG = "(?i)"
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,12 @@ class MessageFilter:
         return tuple(found)
 
     def whole_pattern(self) -> str:
-        """The pattern, so that it matches whole names only."""
-        return f"^(?:{self.pattern})$"
+        """The pattern, so that it matches whole names only. As pattern_whole in SQL, it keeps a leading (?i),
+        which PostgreSQL accepts only at the beginning.
+        """
+        pattern = self.pattern or ""
+        flag = CASE_FLAG if pattern.startswith(CASE_FLAG) else ""
+        return f"{flag}^(?:{pattern.removeprefix(flag)})$"
 
     def check(self, cursor: Cursor) -> None:
         """Raise InvalidOption if the pattern is not a regular expression. Nothing is asked without one.

@@ -24,7 +24,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lonnymq.spark.consume.claim_reader import ClaimReader, claimed_schema, is_consuming
+from lonnymq.spark.consume.claim_options import ClaimOptions, is_consuming
+from lonnymq.spark.consume.claim_reader import ClaimReader, claimed_schema
 from lonnymq.spark.sink.writer import BatchWriter, StreamWriter
 from lonnymq.spark.waiting_reader import WaitingReader, waiting_columns
 
@@ -36,7 +37,7 @@ class QueueSource(DataSource):
 
     def schema(self) -> StructType:
         if is_consuming(self.options):
-            return claimed_schema(self.options)
+            return claimed_schema(ClaimOptions.of(self.options))
         return waiting_columns(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -25,29 +25,11 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lonnymq.adapters.driver_errors import refuse
 from lonnymq.errors import PositionUnknown
-from lonnymq.spark.columns import CLAIMED, COLUMN_OPTIONS, Columns
-from lonnymq.spark.connection import QueueAddress
+from lonnymq.spark.consume.claim_options import MAX_MESSAGES, ClaimOptions
 from lonnymq.spark.consume.commit_log import CommitLog
 from lonnymq.spark.consume.stream_consumer import WRONG_CHECKPOINT, Heartbeat, StreamConsumer
-from lonnymq.spark.message_filter import FILTER_OPTIONS, MessageFilter
-from lonnymq.spark.source_options import InvalidOption, SourceOptions
+from lonnymq.spark.source_options import InvalidOption
 
-OPTIONS = (
-    "consumer",
-    "leaseSeconds",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    *(name for name in COLUMN_OPTIONS if name != "includeContent"),
-    *FILTER_OPTIONS,
-)
-DEFAULT_MESSAGES = 10_000
-MAX_MESSAGES = 100_000
-MAX_PARTITIONS = 1_000
-MESSAGES_PER_PARTITION = 2_500
-DEFAULT_PARTITIONS = 8
-DEFAULT_DELAY_S = 15 * 60
 REPORT_S = 1.0
 """How often the messages that wait are counted."""
 IDLE_PAUSE_S = 0.1
@@ -76,55 +58,29 @@ class ClaimPartition(InputPartition):
     parts: int
 
 
-def is_consuming(given: Mapping[str, str]) -> bool:
-    """Whether the options are those of a stream: Spark asks for the columns before it says what it reads."""
-    return not given.keys().isdisjoint({"consumer", "leaseseconds", "maxoffsetspertrigger"})
-
-
-def claimed_columns(options: SourceOptions) -> Columns:
-    return CLAIMED.chosen(options)
-
-
-def claimed_schema(given: Mapping[str, str]) -> StructType:
-    columns = claimed_columns(SourceOptions(given, OPTIONS))
-    return StructType([*columns.without(["seq"]).schema().fields, StructField("claim", CLAIM)])
+def claimed_schema(options: ClaimOptions) -> StructType:
+    fields = options.columns.without(["seq"]).schema().fields
+    return StructType([*fields, StructField("claim", CLAIM)])
 
 
 class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        options = SourceOptions(given, OPTIONS)
-        if not options.text("consumer"):
+        options = ClaimOptions.of(given)
+        if not options.consumer:
             raise InvalidOption(
                 "the option consumer is missing",
                 "give the stream a name: with it, it finds the messages it had claimed when it starts again",
             )
-        if schema != claimed_schema(given):
+        if schema != claimed_schema(options):
             raise InvalidOption(
                 "the columns of messages are fixed", "leave out .schema(...), and select columns"
             )
-        self._limit = options.integer("maxOffsetsPerTrigger", at_most=MAX_MESSAGES) or DEFAULT_MESSAGES
-        lease_s = options.integer("leaseSeconds", at_most=86_400)
-        self._parts = options.integer("minPartitions", at_most=MAX_PARTITIONS) or min(
-            DEFAULT_PARTITIONS, -(-self._limit // MESSAGES_PER_PARTITION)
-        )
-        self._columns = claimed_columns(options)
-        self._address = QueueAddress.of(given)
+        self._options = options
         self._consumer = StreamConsumer(
-            self._address,
-            options.required("consumer", "give the stream a name of its own, such as consumer=invoices"),
-            None if lease_s is None else lease_s * 1000,
-            MessageFilter.of(options),
+            options.address, options.consumer, options.lease_ms, options.chosen, options.max_bytes
         )
-        self._checkpoint = options.text("checkpointLocation")
         self._heartbeat: Heartbeat | None = None
         self._before: int | None = None
-        self._least = options.integer("minOffsetsPerTrigger", 1, at_most=MAX_MESSAGES) or 1
-        if self._least > self._limit:
-            raise InvalidOption(
-                f"minOffsetsPerTrigger is {self._least}, more than maxOffsetsPerTrigger, {self._limit}"
-            )
-        delay_ms = options.delay_ms("maxTriggerDelay")
-        self._delay_s = DEFAULT_DELAY_S if delay_ms is None else delay_ms / 1000
         self._last_batch = time.monotonic()
         self._seq = 0
         self._reported: dict[str, int] | None = None
@@ -136,7 +92,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"seq": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadMaxRows(self._limit)
+        return ReadMaxRows(self._options.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._before = self._consumer.now()
@@ -172,11 +128,11 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _is_too_early(self, seq: int) -> bool:
         """Whether to wait for more messages before the next batch."""
         return (
-            self._least > 1
+            self._options.min_messages > 1
             and self._before is None
             and not self._consumer.has_claimed(seq)
-            and time.monotonic() - self._last_batch < self._delay_s
-            and self._consumer.waiting() < self._least
+            and (time.monotonic() - self._last_batch) * 1000 < self._options.max_delay_ms
+            and self._consumer.waiting() < self._options.min_messages
         )
 
     def partitions(self, start: Offset, end: Offset) -> list[ClaimPartition]:
@@ -189,10 +145,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # time. Later they may have been read already, and then the commit of the batch must fail.
             self._consumer.begin(upto)
             self._planned = upto
-        return [
-            ClaimPartition(self._consumer.generation, after, upto, part, self._parts)
-            for part in range(self._parts)
-        ]
+        parts = self._options.partitions
+        return [ClaimPartition(self._consumer.generation, after, upto, part, parts) for part in range(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor."""
@@ -217,7 +171,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self) -> None:
         if self._heartbeat is None:
             self._consumer.open()
-            commits = None if self._checkpoint is None else CommitLog(self._checkpoint)
+            commits = None if self._options.checkpoint is None else CommitLog(self._options.checkpoint)
             self._heartbeat = Heartbeat(self._consumer, commits)
             self._heartbeat.start()
         self._heartbeat.check()
@@ -226,20 +180,20 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from adbc_driver_postgresql import StatementOptions
 
         hint = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
-        with self._address.adbc() as connection, connection.cursor(adbc_stmt_kwargs=hint) as cursor:
+        with self._options.address.adbc() as connection, connection.cursor(adbc_stmt_kwargs=hint) as cursor:
             cursor.execute(self._query(part))
             with cursor.fetch_record_batch() as batches:
                 for batch in batches:
                     if batch.num_rows:
-                        yield self._with_claim(self._columns.batch(batch), part)
+                        yield self._with_claim(self._options.columns.batch(batch), part)
 
     def _query(self, part: ClaimPartition) -> str:
         arguments = (self._consumer.name, part.generation, part.after, part.upto, part.part, part.parts)
         return (
             sql.SQL("SELECT {} FROM {}({})")
             .format(
-                sql.SQL(self._columns.select_list()),
-                sql.Identifier(self._address.schema, "claim_read"),
+                sql.SQL(self._options.columns.select_list()),
+                sql.Identifier(self._options.address.schema, "claim_read"),
                 sql.SQL(", ").join(map(sql.Literal, arguments)),
             )
             .as_string()

@@ -78,11 +78,13 @@ class StreamConsumer:
         name: str,
         lease_ms: int | None,
         chosen: MessageFilter = MessageFilter(),  # noqa: B008 - it is immutable
+        max_bytes: int | None = None,
     ) -> None:
         self.address = address
         self.name = name
         self.lease_ms = lease_ms
         self.chosen = chosen
+        self.max_bytes = max_bytes
         self.generation = 0
         self.begun = 0
         """The last claim of the batch that runs, or ran last."""
@@ -91,7 +93,11 @@ class StreamConsumer:
         self._connection = QueueConnection(address)
 
     def open(self) -> None:
-        """Take over the name: from now on, other streams under it are refused."""
+        """Take over the name: from now on, other streams under it are refused. Not if the pattern of channels
+        is not valid: then the stream that runs goes on.
+        """
+        if self.chosen.pattern is not None:
+            retry_transient(lambda: self._connection.read(self.chosen.check))
         opened = self._run(ClaimOpen(self.name))
         self.generation, self._last, self._completed = opened.generation, opened.last_seq, opened.done_seq
         if self.lease_ms is None:
@@ -105,7 +111,8 @@ class StreamConsumer:
         """Complete everything up to this claim, and claim more. Returns the number of the last claim.
 
         It returns the same number if there is nothing to claim. A claim may get fewer messages than the limit
-        although more wait; then this makes several claims, and all of them are one batch of the stream.
+        although more wait; then this makes several claims, and all of them are one batch of the stream. If
+        the bytes are limited, a batch is one claim.
         """
         self.complete(seq)
         claim = self._claim(seq, limit, before)
@@ -116,7 +123,7 @@ class StreamConsumer:
                 is_sure = claim.again_at is None
                 time.sleep(EMPTY_CLAIM_PAUSE_S)
                 claim = self._claim(seq, limit, before)
-        claimed = claim.messages
+        claimed = claim.messages if self.max_bytes is None else limit
         while claim.messages >= CLAIM_AGAIN_MIN and claimed < limit and claim.again_at is not None:
             claim = self._claim(claim.seq, limit - claimed, before)
             claimed += claim.messages
@@ -137,6 +144,7 @@ class StreamConsumer:
                 _names(chosen.lanes),
                 _names(chosen.channels),
                 chosen.pattern,
+                self.max_bytes,
             )
         )
 
@@ -154,8 +162,13 @@ class StreamConsumer:
             )
 
     def has_claimed(self, seq: int) -> bool:
-        """Whether there is a claim after this one: an earlier driver has made it."""
-        return self._last > seq
+        """Whether there is a claim after this one: an earlier driver has made it, or it has the messages that
+        were too large for this one.
+        """
+        if self._last > seq or self.max_bytes is None:
+            return self._last > seq
+        self.complete(seq)
+        return self._run(self.extension()).extended > 0
 
     def waiting(self) -> int:
         """How many messages wait for this stream."""
