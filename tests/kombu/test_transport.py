@@ -128,6 +128,24 @@ def test_acknowledged_rejected_requeued_and_given_back(connection: Connecting, q
     assert (back.id, back.attempts, back.status) == (kept.id, 0, "due")
 
 
+def test_what_is_not_a_message_of_kombu_becomes_a_dead_letter(connection: Connecting, queue: Queue) -> None:
+    with connection().channel() as channel:
+        lamps = kombu.Queue("lamps", channel=channel)
+        lamps.declare()
+        kombu.Producer(channel).publish({"lamp": 1}, routing_key="lamps")
+        foreign = [b"\xff", [1], {"body": "", "properties": 1}, {"body": 1, "properties": {}}]
+        foreign += [{"body": "a", "properties": {"body_encoding": "base64"}}]
+        for content in foreign:
+            queue.enqueue(content, lane="lamps")
+        received: list[Any] = []
+        with kombu.Consumer(channel, [lamps], callbacks=[lambda body, _: received.append(body)]):
+            channel.connection.client.drain_events(timeout=20)
+        assert received == [{"lamp": 1}]
+        errors = [dead.error or "" for dead in queue.dead.list()]
+        assert len(errors) == len(foreign)
+        assert all("not a message of kombu" in error for error in errors)
+
+
 def test_a_lease_is_extended_while_the_message_is_held(connection: Connecting, queue: Queue) -> None:
     conn = connection(lease=1)
     orders = conn.SimpleQueue("orders")

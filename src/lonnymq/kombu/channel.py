@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from queue import Empty
@@ -13,7 +14,7 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from lonnymq.commands import Delivery
-from lonnymq.errors import InvalidField
+from lonnymq.errors import BrokenContent, InvalidField
 from lonnymq.kombu.envelope import content_of, is_expired, message_of, opened, priority_of, sealed
 from lonnymq.kombu.intake import Intake
 from lonnymq.kombu.topology import Binding, Mail
@@ -21,6 +22,8 @@ from lonnymq.message_options import TEXT_MAX_BYTES
 
 if TYPE_CHECKING:
     from lonnymq.kombu.transport import Transport
+
+log = logging.getLogger("lonnymq.kombu")
 
 UNLIMITED_BATCH = 10  # how many messages at once, for a consumer without a prefetch count
 LARGEST_BATCH = 100
@@ -276,13 +279,18 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
     def received(self, deliveries: list[Delivery]) -> list[tuple[dict[str, Any], str]]:
         """The leased messages as kombu has them, each with its queue. Those that have expired are discarded,
-        and those of a consumer that does not acknowledge are completed.
+        those of a consumer that does not acknowledge are completed, and those that kombu cannot read become
+        dead letters.
         """
         found: list[tuple[dict[str, Any], str]] = []
         tags = {str(uuid4()): delivery for delivery in deliveries}
         self._leases.hold(tags)
         for tag, delivery in tags.items():
-            message = opened(delivery, tag)
+            try:
+                message = opened(delivery, tag)
+            except BrokenContent as error:
+                self._leases.fail(tag, error.message)
+                continue
             if is_expired(message):
                 self._leases.discard(tag, "it has expired")
                 continue
@@ -293,10 +301,17 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
     def received_mail(self, mail: list[Mail]) -> list[tuple[dict[str, Any], str]]:
         """The messages of temporary queues that have not expired."""
-        messages = [(message_of(found.content, str(uuid4())), found.queue) for found in mail]
-        for message, queue in messages:
-            message["properties"]["delivery_info"][MAILBOX] = queue
-        return [(message, queue) for message, queue in messages if not is_expired(message)]
+        messages = []
+        for found in mail:
+            try:
+                message = message_of(found.content, str(uuid4()))
+            except BrokenContent as error:
+                log.warning("a message in the temporary queue %s is dropped: %s", found.queue, error.message)
+                continue
+            message["properties"]["delivery_info"][MAILBOX] = found.queue
+            if not is_expired(message):
+                messages.append((message, found.queue))
+        return messages
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         if self._topology.is_temporary(queue):

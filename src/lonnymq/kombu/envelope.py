@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from base64 import b64decode
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -11,7 +12,7 @@ from kombu.utils.json import dumps, loads
 
 from lonnymq.client.produce import TASK_HEADER
 from lonnymq.commands import Delivery
-from lonnymq.errors import InvalidTime
+from lonnymq.errors import BrokenContent, InvalidTime
 from lonnymq.kombu.options import Options
 from lonnymq.kombu.tenant import channel_of
 from lonnymq.message_options import DEFAULT_CHANNEL, OPTIONS, NewMessage
@@ -62,10 +63,23 @@ def opened(delivery: Delivery, tag: str) -> dict[str, Any]:
 
 
 def message_of(content: bytes, tag: str) -> dict[str, Any]:
-    message: dict[str, Any] = loads(content.decode())
-    message["properties"]["delivery_tag"] = tag
-    message["properties"].setdefault("delivery_info", {})
-    return message
+    """Raises BrokenContent if it is not a message of kombu: other programs can write into the lane."""
+    try:
+        message: dict[str, Any] = loads(content.decode())
+        properties = dict(message["properties"])
+        info = dict(properties.get("delivery_info") or {})
+        headers = dict(message.get("headers") or {})
+        if properties.get("body_encoding") == "base64":
+            b64decode(message["body"])
+        elif not isinstance(message["body"], str):
+            raise TypeError("the body is not text")  # noqa: TRY301
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise BrokenContent(f"it is not a message of kombu: {error!r}") from error
+    return {
+        **message,
+        "headers": headers,
+        "properties": {**properties, "delivery_tag": tag, "delivery_info": info},
+    }
 
 
 def is_expired(message: Mapping[str, Any]) -> bool:

@@ -79,9 +79,9 @@ class Leases:
         """The consumer gives the message back: that uses up an attempt, so that it cannot go on for ever."""
         self._finish(tag, lambda delivery: self._queue.retry(delivery, error="requeued by its consumer"))
 
-    def fail(self, tag: str) -> None:
-        """The consumer rejects the message: it becomes a dead letter."""
-        self._finish(tag, lambda delivery: self._queue.fail(delivery, "rejected by its consumer"))
+    def fail(self, tag: str, error: str = "rejected by its consumer") -> None:
+        """The message becomes a dead letter."""
+        self._finish(tag, lambda delivery: self._queue.fail(delivery, error))
 
     def discard(self, tag: str, reason: str) -> None:
         self._finish(tag, lambda delivery: self._queue.discard(delivery, reason))
