@@ -7,7 +7,9 @@ from typing import Any
 
 import asyncpg
 import psycopg
+import psycopg2
 import pytest
+from psycopg2.extras import wait_select
 from psycopg_pool import ConnectionPool
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -60,6 +62,24 @@ def psycopg_cursor(dsn: str) -> Iterator[Caller]:
 
 
 @contextmanager
+def psycopg2_connection(dsn: str) -> Iterator[Caller]:
+    conn = psycopg2.connect(dsn)
+    with conn.cursor() as cursor:
+        cursor.execute(WRITE)
+    yield Caller(conn, lambda ending: getattr(conn, ending)())
+    conn.close()
+
+
+@contextmanager
+def psycopg2_session(dsn: str) -> Iterator[Caller]:
+    engine = create_engine(url(dsn, "psycopg2"))
+    with Session(engine) as conn:
+        conn.execute(text(WRITE))
+        yield Caller(conn, lambda ending: getattr(conn, ending)())
+    engine.dispose()
+
+
+@contextmanager
 def sqlalchemy_connection(dsn: str) -> Iterator[Caller]:
     engine = create_engine(url(dsn, "psycopg"))
     with engine.connect() as conn:
@@ -90,6 +110,8 @@ def django_connection(dsn: str) -> Iterator[Caller]:
 SYNC = {
     "psycopg": psycopg_connection,
     "psycopg cursor": psycopg_cursor,
+    "psycopg2": psycopg2_connection,
+    "SQLAlchemy session, psycopg2": psycopg2_session,
     "SQLAlchemy connection": sqlalchemy_connection,
     "SQLAlchemy session": sqlalchemy_session,
     "Django": django_connection,
@@ -169,7 +191,7 @@ def state_of(conn: Any) -> Any:
         "SELECT pg_current_xact_id()::TEXT, array_agg(name || setting ORDER BY name) FROM pg_settings"
         " WHERE name NOT LIKE 'plpgsql.%'"
     )
-    if hasattr(conn, "set_autocommit") and not isinstance(conn, psycopg.Connection):
+    if not hasattr(conn, "execute"):  # psycopg2 and Django
         with conn.cursor() as cursor:
             cursor.execute(query)
             return cursor.fetchall()
@@ -281,6 +303,24 @@ def test_pools_and_engines_are_refused_as_conn(dsn: str) -> None:
                 queue.enqueue("x", conn=conn)
         assert queue.channel("default").stats().waiting == 0
     engine.dispose()
+
+
+def test_a_psycopg2_connection_in_asynchronous_mode_is_refused(dsn: str) -> None:
+    conn = psycopg2.connect(dsn, async_=True)
+    wait_select(conn)
+    with Queue(dsn) as queue, pytest.raises(errors.UnsuitableConnection, match="asynchronous mode"):
+        queue.enqueue("x", conn=conn)
+    conn.close()
+
+
+def test_a_psycopg2_connection_that_breaks(dsn: str, conn: psycopg.Connection) -> None:
+    callers_conn = psycopg2.connect(dsn)
+    with Queue(dsn) as queue:
+        conn.execute("SELECT pg_terminate_backend(%s)", (callers_conn.get_backend_pid(),))
+        for _ in range(2):  # the second time, psycopg2 knows that it is closed
+            with pytest.raises(errors.ConnectionDropped):
+                queue.enqueue("x", conn=callers_conn)
+    callers_conn.close()
 
 
 def test_a_scoped_session(dsn: str, invoices: psycopg.Connection) -> None:

@@ -10,9 +10,12 @@ from typing import Any, Protocol, TypeVar
 import asyncpg
 import django
 import psycopg
+import psycopg2
 from django.conf import settings
 from django.db.backends.postgresql.base import DatabaseWrapper
 from psycopg.conninfo import conninfo_to_dict
+from psycopg2.extensions import new_type, register_type
+from psycopg2.extras import RealDictCursor
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
@@ -90,14 +93,30 @@ def asyncpg_connection(dsn: str, *, has_codecs: bool = False) -> Iterator[Run]:
             runner.run(conn.close())
 
 
+@contextmanager
+def psycopg2_connection(dsn: str, open_on: Callable[[Any], Any]) -> Iterator[Run]:
+    """With adapters that are not psycopg2's own, as some projects have them: they must not matter."""
+    conn = psycopg2.connect(dsn, cursor_factory=RealDictCursor)
+    conn.autocommit = True
+    register_type(new_type((20, 23, 25, 3802), "as text", lambda value, _: value), conn)
+
+    def run(command: Command[Result]) -> Result:
+        return adapters.run(open_on(conn), SCHEMA, command)
+
+    try:
+        yield run
+    finally:
+        conn.close()
+
+
 def url(dsn: str, driver: str) -> str:
     return dsn.replace("postgresql://", f"postgresql+{driver}://")
 
 
 @contextmanager
-def sqlalchemy_sync(dsn: str, open_on: Callable[[Engine], Any]) -> Iterator[Run]:
+def sqlalchemy_sync(dsn: str, open_on: Callable[[Engine], Any], driver: str = "psycopg") -> Iterator[Run]:
     """A connection or session commits after each call, as its owner would; an engine commits by itself."""
-    engine = create_engine(url(dsn, "psycopg"))
+    engine = create_engine(url(dsn, driver))
     target = open_on(engine)
 
     def run(command: Command[Result]) -> Result:
@@ -185,11 +204,15 @@ DRIVERS: dict[str, Callable[[str], Any]] = {
     "psycopg": psycopg_sync,
     "psycopg cursor": psycopg_cursor,
     "psycopg async": psycopg_async,
+    "psycopg2": partial(psycopg2_connection, open_on=lambda conn: conn),
+    "psycopg2 cursor": partial(psycopg2_connection, open_on=lambda conn: conn.cursor()),
     "asyncpg": asyncpg_connection,
     "asyncpg with JSON codecs": partial(asyncpg_connection, has_codecs=True),
     "SQLAlchemy engine": partial(sqlalchemy_sync, open_on=lambda engine: engine),
     "SQLAlchemy connection": partial(sqlalchemy_sync, open_on=Engine.connect),
     "SQLAlchemy session": partial(sqlalchemy_sync, open_on=Session),
+    "SQLAlchemy engine, psycopg2": partial(sqlalchemy_sync, driver="psycopg2", open_on=lambda engine: engine),
+    "SQLAlchemy session, psycopg2": partial(sqlalchemy_sync, driver="psycopg2", open_on=Session),
     "SQLAlchemy async engine, asyncpg": partial(sqlalchemy_async, driver="asyncpg", open_on=engine_unchanged),
     "SQLAlchemy async connection, psycopg": partial(
         sqlalchemy_async, driver="psycopg", open_on=connection_of

@@ -15,10 +15,10 @@ from lonnymq.statement import Command
 
 Result = TypeVar("Result")
 
-DRIVERS = ("psycopg", "psycopg_pool", "asyncpg", "sqlalchemy", "django")
+DRIVERS = ("psycopg", "psycopg_pool", "psycopg2", "asyncpg", "sqlalchemy", "django")
 CONNECTIONS = (
-    "give a psycopg 3 connection or cursor, an asyncpg connection, a SQLAlchemy connection or session, or "
-    "Django's connection"
+    "give a connection or cursor of psycopg or psycopg2, an asyncpg connection, a SQLAlchemy connection or "
+    "session, or Django's connection"
 )
 POOLS = "give a DSN, a psycopg or asyncpg pool, or a SQLAlchemy engine"
 

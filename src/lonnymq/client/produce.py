@@ -74,7 +74,7 @@ def enqueue(
     `full` instead, and the id None. Either way nothing is created, and your transaction can go on.
 
     With `conn`, the message is part of your transaction: it exists once that commits. Pass a connection or
-    cursor of psycopg, a connection of asyncpg, a connection or session of SQLAlchemy, or Django's
+    cursor of psycopg or psycopg2, a connection of asyncpg, a connection or session of SQLAlchemy, or Django's
     `connection`.
 
         with psycopg.connect(dsn) as conn:
