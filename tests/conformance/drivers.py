@@ -94,14 +94,14 @@ def asyncpg_connection(dsn: str, *, has_codecs: bool = False) -> Iterator[Run]:
 
 
 @contextmanager
-def psycopg2_connection(dsn: str, open_on: Callable[[Any], Any]) -> Iterator[Run]:
+def psycopg2_cursor(dsn: str) -> Iterator[Run]:
     """With adapters that are not psycopg2's own, as some projects have them: they must not matter."""
     conn = psycopg2.connect(dsn, cursor_factory=RealDictCursor)
     conn.autocommit = True
     register_type(new_type((20, 23, 25, 3802), "as text", lambda value, _: value), conn)
 
     def run(command: Command[Result]) -> Result:
-        return adapters.run(open_on(conn), SCHEMA, command)
+        return adapters.run(conn.cursor(), SCHEMA, command)
 
     try:
         yield run
@@ -204,15 +204,13 @@ DRIVERS: dict[str, Callable[[str], Any]] = {
     "psycopg": psycopg_sync,
     "psycopg cursor": psycopg_cursor,
     "psycopg async": psycopg_async,
-    "psycopg2": partial(psycopg2_connection, open_on=lambda conn: conn),
-    "psycopg2 cursor": partial(psycopg2_connection, open_on=lambda conn: conn.cursor()),
+    "psycopg2 cursor": psycopg2_cursor,
     "asyncpg": asyncpg_connection,
     "asyncpg with JSON codecs": partial(asyncpg_connection, has_codecs=True),
     "SQLAlchemy engine": partial(sqlalchemy_sync, open_on=lambda engine: engine),
     "SQLAlchemy connection": partial(sqlalchemy_sync, open_on=Engine.connect),
     "SQLAlchemy session": partial(sqlalchemy_sync, open_on=Session),
     "SQLAlchemy engine, psycopg2": partial(sqlalchemy_sync, driver="psycopg2", open_on=lambda engine: engine),
-    "SQLAlchemy session, psycopg2": partial(sqlalchemy_sync, driver="psycopg2", open_on=Session),
     "SQLAlchemy async engine, asyncpg": partial(sqlalchemy_async, driver="asyncpg", open_on=engine_unchanged),
     "SQLAlchemy async connection, psycopg": partial(
         sqlalchemy_async, driver="psycopg", open_on=connection_of
