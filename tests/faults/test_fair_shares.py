@@ -348,7 +348,7 @@ def serve(connect: Connect) -> Callable[[list[Step]], list[Taken]]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("examples", [40, pytest.param(600, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [25, pytest.param(600, marks=pytest.mark.long)])
 def test_no_channel_gets_ahead_of_a_backlog(
     serve: Callable[[list[Step]], list[Taken]], examples: int
 ) -> None:

@@ -141,8 +141,8 @@ def dead(queue: Queue) -> None:
 
 @pytest.mark.parametrize("kind", OWN_POOL)
 def test_many_threads_on_few_sessions(pooler: PgBouncer, kind: str) -> None:
-    """2,000 messages over 20 channels, each call far more often than drivers need to prepare it."""
-    channels, total, threads = 20, 2000, 8
+    """800 messages over 20 channels, each call far more often than drivers need to prepare it."""
+    channels, total, threads = 20, 800, 8
     delivered: list[Delivery] = []
     with opened_queue(kind, pooler.dsn, size=threads) as opened, ThreadPoolExecutor(threads) as pool:
 

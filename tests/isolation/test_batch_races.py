@@ -389,10 +389,10 @@ class Crowd:
 @pytest.mark.parametrize(
     "calls",
     [
-        ("add", "add", "finish", "finish", "finish"),
+        pytest.param(("add", "add", "finish", "finish", "finish"), marks=pytest.mark.long),
         ("add", "add", "finish", "finish", "retry", "cancel"),
         ("add", "finish", "finish", "open", "open", "retry"),
-        ("add", "finish", "finish", "open", "cancel", "retry"),
+        pytest.param(("add", "finish", "finish", "open", "cancel", "retry"), marks=pytest.mark.long),
     ],
     ids=" ".join,
 )

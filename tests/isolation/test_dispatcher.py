@@ -726,7 +726,8 @@ def test_rolled_back_messages_obey_a_policy_that_changed_meanwhile(
 # After a restore.
 
 
-def test_a_restore_beside_consumers_that_work(database: SharedDatabase) -> None:
+@pytest.mark.parametrize("seconds", [1.5, pytest.param(3, marks=pytest.mark.long)])
+def test_a_restore_beside_consumers_that_work(database: SharedDatabase, seconds: float) -> None:
     """The tick comes from another cluster: a rescan runs while others create, dequeue, finish and retry."""
     observer = database.session("observer")
     stop, lock = threading.Event(), threading.Lock()
@@ -759,7 +760,7 @@ def test_a_restore_beside_consumers_that_work(database: SharedDatabase) -> None:
     works = [partial(produce, database.session("producer"))]
     works += [partial(consume, database.session(f"consumer {seed}"), seed) for seed in range(3)]
     running = [database.start(work) for work in works]
-    time.sleep(3)
+    time.sleep(seconds)
     stop.set()
     for future in running:
         future.result(timeout=20)

@@ -163,7 +163,7 @@ def test_complete_of_1000_expired_leases_left_open(database: SharedDatabase, end
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("channels", [20_000, pytest.param(200_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("channels", [10_000, pytest.param(200_000, marks=pytest.mark.long)])
 @ENDINGS
 def test_producer_of_many_channels_left_open(database: SharedDatabase, ending: str, channels: int) -> None:
     """Calls of others cost no more. Once it is committed, all of it is served, in bounded steps."""
@@ -304,6 +304,7 @@ def test_complete_left_prepared_past_the_lease(database: SharedDatabase, limited
     check_and_deliver_all(observer, ledger)
 
 
+@pytest.mark.cases(2)
 @ENDINGS
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_snapshot_held(database: SharedDatabase, level: str, ending: str) -> None:

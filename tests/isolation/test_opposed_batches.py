@@ -145,16 +145,15 @@ class Crowd:
         return self.database.start(run)
 
 
-@pytest.mark.cases(6)
 @pytest.mark.parametrize(
     "calls",
     [
-        ("create", "create", "create", "create"),
+        pytest.param(("create", "create", "create", "create"), marks=pytest.mark.long),
         ("create", "create", "create", "finish", "finish"),
-        ("create", "create", "finish", "retry", "retry"),
-        ("create", "create", "finish", "cancel", "retry"),
+        pytest.param(("create", "create", "finish", "retry", "retry"), marks=pytest.mark.long),
+        pytest.param(("create", "create", "finish", "cancel", "retry"), marks=pytest.mark.long),
         ("create", "create", "create", "limit", "finish"),
-        ("create", "create", "finish", "retry", "delete"),
+        pytest.param(("create", "create", "finish", "retry", "delete"), marks=pytest.mark.long),
         ("create", "create", "finish", "cancel", "retry", "limit", "delete"),
     ],
     ids=" ".join,

@@ -190,7 +190,7 @@ DEQUEUE_STOPS = [
 ]
 
 
-@pytest.mark.cases(60)
+@pytest.mark.cases(40)
 @names(
     urgent_create,
     later_create,
@@ -402,7 +402,7 @@ def test_a_slot_freed_while_a_dispatch_finds_none(database: SharedDatabase, stop
 # A dispatch, stopped.
 
 
-@pytest.mark.cases(50)
+@pytest.mark.cases(34)
 @names(
     urgent_create,
     later_create,

@@ -37,6 +37,7 @@ def serve(conn: psycopg.Connection, clock: FakeClock, lanes: list[str], seconds:
     return served
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("is_first", [True, False], ids=["unserved first", "served first"])
 def test_a_lane_without_consumers_keeps_no_slots(

@@ -84,6 +84,7 @@ CALLS: dict[str, Call] = {
 }
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_queue_of_somebody_else(

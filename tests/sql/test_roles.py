@@ -567,7 +567,16 @@ def test_hostile_channel_names(queue: Queue) -> None:
     live(queue, sessions_of(queue), CHANNELS)
 
 
-@pytest.mark.parametrize("name", ['we"ird $schema; --', "o'quote\\", "$lonnymq$", "%I %s", "ünï \U0001f600"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        """we"ird $s; --o'q\\ $lonnymq$ %I %s ü\U0001f600""",
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ('we"ird $schema; --', "o'quote\\", "$lonnymq$", "%I %s", "ünï \U0001f600")
+        ),
+    ],
+)
 def test_hostile_schema_names(conn: Conn, connect: Connect, name: str) -> None:
     for queue in _queue(conn, connect, unique_name(name)):
         install(conn, queue.schema, roles=True)
@@ -582,7 +591,6 @@ def test_hostile_schema_names(conn: Conn, connect: Connect, name: str) -> None:
 
 SETTINGS = [
     ("search_path", ""),
-    ("search_path", "pg_temp, public, pg_catalog"),
     ("row_security", "off"),
     ("quote_all_identifiers", "on"),
     ("check_function_bodies", "off"),
@@ -598,12 +606,26 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.cases(6)
-@pytest.mark.parametrize(("name", "value"), [*SETTINGS, ("standard_conforming_strings", "off")])
-def test_settings_of_a_session_change_no_result(queue: Queue, name: str, value: str) -> None:
+ODD_SETTINGS = [
+    ("search_path", "pg_temp, public, pg_catalog"),
+    ("standard_conforming_strings", "off"),
+]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SETTINGS,
+        ODD_SETTINGS,
+        *(pytest.param([each], marks=pytest.mark.long) for each in (*SETTINGS, *ODD_SETTINGS)),
+    ],
+    ids=lambda settings: " ".join(name for name, _ in settings)[:30],
+)
+def test_settings_of_a_session_change_no_result(queue: Queue, settings: list[tuple[str, str]]) -> None:
     sessions = sessions_of(queue)
     for session in sessions.values():
-        session.execute("SELECT set_config(%s, %s, FALSE)", [name, value])
+        for name, value in settings:
+            session.execute("SELECT set_config(%s, %s, FALSE)", [name, value])
     live(queue, sessions, ["acme", "back\\slash'"])
 
 

@@ -16,8 +16,6 @@ from tests.worker import shop
 from tests.worker.processes import Processes, until
 
 BATCHES = 3
-ORDERS = 3_000
-KILLS = 4
 KINDS: tuple[shop.AnyTask, ...] = (shop.pack_or_fail, shop.pay, shop.ship)
 
 
@@ -93,18 +91,19 @@ def outcome(order: int) -> str:
     return {3: "dead", 7: "cancelled"}.get(order % 10, "completed")
 
 
-def total_finished(queue: Queue, ids: list[int]) -> int:
+def total_finished(queue: Queue, ids: list[int], orders: int) -> int:
     """How many messages are finished. At any time the counts add up."""
     found = [status(queue, batch_id) for batch_id in ids]
     for each in found:
         counted = each.waiting + each.leased + each.completed + each.dead + each.cancelled
-        assert counted == each.total == ORDERS / BATCHES, each
+        assert counted == each.total == orders / BATCHES, each
     return sum(each.completed + each.dead + each.cancelled for each in found)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("orders", "kills"), [(1_200, 2), pytest.param(3_000, 4, marks=pytest.mark.long)])
 def test_counts_and_callbacks_are_exact_although_workers_are_killed(
-    queue: Queue, conn: psycopg.Connection, processes: Processes
+    queue: Queue, conn: psycopg.Connection, processes: Processes, orders: int, kills: int
 ) -> None:
     """Handlers complete in their own transactions, are completed by the worker, fail, and are discarded."""
     queue.set(max_attempts=100)
@@ -125,19 +124,21 @@ def test_counts_and_callbacks_are_exact_although_workers_are_killed(
         KINDS[order // BATCHES % 3]
         .using(channel=f"tenant {order % 7}", batch_id=ids[order % BATCHES])
         .message(order)
-        for order in range(ORDERS)
+        for order in range(orders)
     )
     for batch_id in ids:
         queue.close_batch(batch_id)
 
     expected = {
-        batch_id: Counter(map(outcome, range(number, ORDERS, BATCHES))) for number, batch_id in enumerate(ids)
+        batch_id: Counter(map(outcome, range(number, orders, BATCHES))) for number, batch_id in enumerate(ids)
     }
 
     running = processes.start_many(3, lease=2)
-    for moment in sorted(chance.sample(range(200, ORDERS * 8 // 10), KILLS)):
+    for moment in sorted(chance.sample(range(200, orders * 8 // 10), kills)):
         until(
-            partial(lambda least: total_finished(queue, ids) >= least, moment), f"{moment} to be finished", 60
+            partial(lambda least: total_finished(queue, ids, orders) >= least, moment),
+            f"{moment} to be finished",
+            60,
         )
         running.pop(chance.randrange(len(running))).kill()
         running.append(processes.start(lease=2))

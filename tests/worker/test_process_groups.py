@@ -136,10 +136,21 @@ def test_several_processes(queue: Queue, dsn: str, folder: Path) -> None:
         assert {path.name for path in folder.glob("health*")} <= {f"health-{n}.json" for n in (1, 2, 3)}
         call(queue, "version")
         until((folder / "ran").exists, "the task to run")
+
+        victim, *others = group.children
+        os.kill(victim, signal.SIGKILL)
+        group.wait_until_serving(4)
+        assert set(others) < set(group.children)
+        assert len(group.started) == 4
+        assert f"the worker process with pid {victim} was ended by SIGKILL; starting another" in group.log
+
+        queue.drain_worker("mail-2")
+        until(lambda: len(group.children) == 2, "it to drain")
         group.send(signal.SIGTERM)
         assert group.wait_for_exit() == 0
+        assert len(group.started) == 4, "a child that was drained is not started again"
         assert group.children == []
-        assert queue.workers() == []
+        assert "mail-2" not in [worker.name for worker in queue.workers()]
         assert "Traceback" not in group.log
 
 
@@ -153,30 +164,6 @@ def test_the_second_signal_is_passed_on_too(queue: Queue, dsn: str, folder: Path
         group.send(signal.SIGINT)
         assert group.wait_for_exit() == 130, "the highest exit code"
         assert queue.stats().leased == 0
-
-
-def test_a_child_that_dies_is_started_again(queue: Queue, dsn: str, folder: Path) -> None:
-    with Group(folder, dsn, "--processes", "2") as group:
-        group.wait_until_serving(2)
-        victim, other = group.children
-        os.kill(victim, signal.SIGKILL)
-        group.wait_until_serving(3)
-        assert other in group.children
-        assert len(group.started) == 3
-        assert f"the worker process with pid {victim} was ended by SIGKILL; starting another" in group.log
-        group.send(signal.SIGTERM)
-        assert group.wait_for_exit() == 0
-
-
-def test_a_child_that_is_drained_is_not_started_again(queue: Queue, dsn: str, folder: Path) -> None:
-    with Group(folder, dsn, "--processes", "2", "--name", "mail") as group:
-        group.wait_until_serving(2)
-        until(lambda: len(queue.workers()) == 2, "both to report")
-        queue.drain_worker("mail-1")
-        until(lambda: len(group.children) == 1, "it to drain")
-        queue.drain_worker("mail-2")
-        assert group.wait_for_exit() == 0
-        assert len(group.started) == 2
 
 
 def test_children_drain_when_their_parent_is_killed(queue: Queue, dsn: str, folder: Path) -> None:

@@ -32,7 +32,7 @@ LOG_ALL = SETTINGS | {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [30_000, pytest.param(200_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=pytest.mark.long)])
 def test_memory_stays_flat(dsn: str, conn: psycopg.Connection, tmp_path: Path, count: int) -> None:
     """The peak memory in the second half of many messages is that of the first. A quarter run in threads."""
     with Queue(dsn) as queue, Processes(dsn, tmp_path) as processes:

@@ -21,7 +21,6 @@ UNSTOPPABLE: dict[str, shop.AnyTask] = {
     "in the loop": shop.unstoppable_in_loop,
     "elsewhere": shop.leaves_thread_behind,
 }
-KINDS = [*(f"waits {kind}" for kind in WAITING), *(f"unstoppable {kind}" for kind in UNSTOPPABLE)]
 
 
 @pytest.fixture
@@ -102,7 +101,16 @@ def test_an_idle_worker_stops_at_once(queue: Queue, conn: psycopg.Connection, pr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "waits in a thread",
+        "unstoppable in the loop",
+        "unstoppable elsewhere",
+        long("waits in the loop"),
+        long("unstoppable in a thread"),
+    ],
+)
 def test_handlers_that_do_not_finish_are_interrupted_and_their_messages_released(
     queue: Queue, conn: psycopg.Connection, processes: Processes, kind: str
 ) -> None:
