@@ -32,6 +32,7 @@ ON_A_SERVER = ("cli.md",)
 ON_NOTHING = ("README.md",)
 ON_A_FRESH_MACHINE = ("quickstart.md",)
 ELSEWHERE = {
+    "django.md": "tests/django/test_guide.py",
     "deployment.md": "tests/examples/test_deployment_guide.py",
     "operations.md": "tests/examples/test_operations_guide.py",
     "spark.md": "tests/spark/test_guide.py",
@@ -42,6 +43,7 @@ ELSEWHERE = {
 SILENT_ON_STDERR = ("outgrowing.md", "python.md", "transactions.md")
 # Languages that are parsed, not run.
 CHECKED_ELSEWHERE = {
+    "django.md": "tests/django/test_guide.py",
     "dashboard.md": ("nginx",),
     "deployment.md": ("ini", "yaml"),
     "monitoring.md": ("yaml",),

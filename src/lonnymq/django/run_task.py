@@ -8,6 +8,7 @@ is decided by the task's policy, as the worker itself decides it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from inspect import iscoroutinefunction
@@ -36,6 +37,8 @@ from lonnymq.worker.exceptions import Discard, Fail, JobStopped, Retry
 from lonnymq.worker.execute import handler_frames
 from lonnymq.worker.job import AnyJob
 from lonnymq.worker.stop_reason import StopReason
+
+log = logging.getLogger("lonnymq.django")
 
 INTERRUPTIONS = (JobStopped, asyncio.CancelledError)
 
@@ -105,15 +108,23 @@ class Attempt:
             await sync_to_async(close_old_connections)()
 
     def _begin(self) -> AnyResult:
-        """A delivery does not tell what earlier attempts did, so they are read if there were any."""
         now = timezone.now()
         result = of_delivery(self._message, self._call, self._task, self._handler.worker, now)
-        if self._message.attempts > 1 and (stored := self._handler.backend.queue.get(self._message.id)):
-            before = of_message(stored)
-            if before is not None:
-                object.__setattr__(result, "started_at", before.started_at or now)
-                result.errors.extend(before.errors)
+        if self._message.attempts > 1 and (before := self._before()) is not None:
+            object.__setattr__(result, "started_at", before.started_at or now)
+            result.errors.extend(before.errors)
         return result
+
+    def _before(self) -> AnyResult | None:
+        """What earlier attempts did, which a delivery does not tell. The task runs without it if it cannot be
+        read.
+        """
+        try:
+            stored = self._handler.backend.queue.get(self._message.id)
+        except Exception:
+            log.warning("could not read the earlier attempts of %s", self._call.path, exc_info=True)
+            return None
+        return None if stored is None else of_message(stored)
 
     def _arguments(self, result: AnyResult) -> list[Any]:
         context = [TaskContext(task_result=result)] if self._task.takes_context else []
