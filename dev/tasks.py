@@ -6,6 +6,7 @@ import sys
 import tempfile
 import venv
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
@@ -19,8 +20,9 @@ CHECKS = {
     "format": ["ruff", "format", "--check"],
     "layers": ["lint-imports", "--no-logo"],
 }
-# It takes one core most of a minute, so it runs beside tests: those on Spark leave a quarter of a core idle.
-SLOW_CHECK = "types", "mypy"
+# These run beside tests. Those on Spark leave a quarter of a core idle, which is as much as the two need.
+TYPES = "types", [str(BIN / "mypy")]
+OTHER_SUITES = "other suites", [str(BIN / "python"), "-m", "dev.suites", "--short"]
 SELECTIONS = {"--quick": "not slow and not long", "--long": ""}
 DEFAULT_SELECTION = "not long"
 # Four processes keep two cores busy, because tests often wait: for a lease, a timeout or a program. With
@@ -64,22 +66,23 @@ def test(arguments: list[str]) -> int:
         return report.finish()
     _quick_checks(report)
     if "--quick" in arguments:
-        with _slow_check(report):
+        with _beside(report, TYPES):
             _tests("PostgreSQL 18", [*selected, *QUICK], report)
         return report.finish()
     _tests("PostgreSQL 18", [*selected, f"--ignore={SPARK}"], report)
-    with _slow_check(report):
+    is_long = "--long" in arguments
+    with _beside(report, TYPES, *([] if is_long else [OTHER_SUITES])):
         _tests("Spark", [*selected, *SPARK_PROCESSES, SPARK], report)
-    with report.step("other suites") as step:
-        selection = [] if "--long" in arguments else ["--short"]
-        step.set_outcome(_call(BIN / "python", ["-m", "dev.suites", *selection]))
-    _tests_on_oldest(selected if "--long" in arguments else FEW_ON_OLDEST, report)
+    if is_long:
+        with report.step(OTHER_SUITES[0]) as step:
+            step.set_outcome(_call(BIN / "python", ["-m", "dev.suites"]))
+    _tests_on_oldest(selected if is_long else FEW_ON_OLDEST, report)
     return report.finish()
 
 
 def check(_arguments: list[str]) -> int:
     report = Report()
-    with _slow_check(report):
+    with _beside(report, TYPES):
         _quick_checks(report)
     return report.finish()
 
@@ -134,18 +137,21 @@ def _quick_checks(report: Report) -> None:
 
 
 @contextmanager
-def _slow_check(report: Report) -> Iterator[None]:
-    """Run the slow check while the block runs, and report it after that."""
-    name, program = SLOW_CHECK
-    with (
-        tempfile.TemporaryFile("w+") as output,
-        subprocess.Popen([BIN / program], cwd=CHECKOUT, stdout=output, stderr=output) as slow,
-    ):
+def _beside(report: Report, *commands: tuple[str, list[str]]) -> Iterator[None]:
+    """Run these commands, one after the other, while the block runs, and report them after that."""
+    with ThreadPoolExecutor(1) as thread:
+        running = {name: thread.submit(_output_of, command) for name, command in commands}
         yield
-        with report.step(name) as step:
-            step.set_outcome(slow.wait(), "beside the others")
-            output.seek(0)
-            print(output.read(), end="")
+        for name, done in running.items():
+            with report.step(name) as step:
+                step.set_outcome(done.result().returncode, "beside the others")
+                print(done.result().stdout, end="")
+
+
+def _output_of(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
 
 
 def _tests_on_oldest(selected: list[str], report: Report) -> None:
