@@ -174,6 +174,7 @@ def test_the_prefetch_count_is_kept(connection: Connecting, queue: Queue) -> Non
         for number in range(5):
             producer.publish(number, routing_key="orders")
         conn.drain_events(timeout=10)
+        conn.drain_events(timeout=10)
         with pytest.raises(socket.timeout):
             conn.drain_events(timeout=0.1)
         assert [message.payload for message in got] == [0, 1]
@@ -184,6 +185,35 @@ def test_the_prefetch_count_is_kept(connection: Connecting, queue: Queue) -> Non
         got[2].channel.basic_ack(got[2].delivery_tag, multiple=True)
         while len(got) < 5:
             conn.drain_events(timeout=10)
+
+
+def test_a_task_is_acknowledged_before_the_next_one_is_delivered(
+    connection: Connecting, queue: Queue
+) -> None:
+    """Celery acknowledges in the event loop. Its pool `solo` runs a task while it is delivered."""
+    conn = connection()
+    orders = conn.SimpleQueue("orders")
+    for number in range(3):
+        orders.put(number)
+    hub, left = Hub(), []
+
+    def received(_: int, message: Any) -> None:
+        left.append(len(queue.messages()) + len(queue.messages(status="leased")))
+        hub.call_soon(message.ack)
+
+    with conn.Consumer([orders.queue], callbacks=[received], prefetch_count=3) as consumer:
+        conn.transport.register_with_event_loop(conn.connection, hub)
+        hub.call_later(20, hub.stop)
+        while len(left) < 2:
+            hub.run_once()
+        consumer.cancel()
+        hub.run_once()
+        hub.run_once()
+        conn.transport.unregister_from_event_loop(conn.connection, hub)
+        hub.close()
+    assert left == [3, 2]
+    (back,) = queue.messages()  # it was leased, and its consumer was cancelled
+    assert (back.status, back.attempts) == ("due", 0)
 
 
 def test_counts_purges_and_deletes(connection: Connecting, queue: Queue) -> None:
@@ -229,6 +259,18 @@ def test_processes_agree_on_bindings_and_temporary_queues(
             one.drain_events(timeout=10)
         assert sorted(got) == ["hello", "hello", "other", "paid", "paid"]
         assert {lane.lane for lane in queue.lanes()} == {"default", "invoices", "all"}
+        # A copy for a queue that another process deletes at the same time is dropped.
+        topology = other.transport.broker.topology
+        topology.declare("leaving", is_temporary=True, expires_ms=None)
+        with psycopg.connect(conn.info.dsn, password=conn.info.password) as deleting:
+            deleting.execute("DELETE FROM lonnymq_kombu.queue WHERE name = 'leaving'")
+            posting = threading.Thread(target=topology.post, args=[["leaving"], b"{}", 0])
+            posting.start()
+            waiting = (
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%KEY SHARE%'"
+            )
+            eventually(lambda: conn.execute(waiting).fetchone())
+        posting.join()
         # A temporary queue that nobody has touched for a minute is deleted; its consumer makes it again.
         conn.execute("UPDATE lonnymq_kombu.queue SET seen_at = seen_at - INTERVAL '2 minutes'")
         other.channel().queue_declare("another", exclusive=True)
@@ -284,7 +326,7 @@ def test_what_cannot_work_is_refused(connection: Connecting, dsn: str) -> None:
         kombu.Connection("lonnymq+postgresql://localhost/db?nonsense=1").connect()
     with pytest.raises(DatabaseUnreachable):
         kombu.Connection("lonnymq+postgresql://u@localhost:1/db").connect()
-    for options in ({"lease": 0}, {"channel": "nowhere:name"}, {"channel": 7}, {"max_attempts": 0}):
+    for options in ({"lease": 0}, {"channel": "nowhere:name"}, {"channel": 7}, {"schema": 58 * "s"}):
         with pytest.raises(InvalidArgument):
             connection(**options).connect()
     hidden = kombu.Connection("lonnymq+postgresql://u:secret@h1,h2/db?sslpassword=secret&sslmode=require")

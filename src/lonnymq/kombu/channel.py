@@ -79,7 +79,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         self._topology = connection.broker.topology
         self._options = connection.options
         self._leases = connection.leases
-        self._no_ack: set[str] = set()
         self.intake = Intake(
             self._broker.queue, self._leases.lease, connection.consumer, connection.read_notifications
         )
@@ -242,15 +241,13 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         consumer_tag: str,
         **kwargs: Any,
     ) -> None:
-        super().basic_consume(queue, no_ack, callback, consumer_tag, **kwargs)
-        if no_ack:
-            self._no_ack.add(queue)
-        self.connection.look_for_mail()
+        def complete_first(message: Any) -> object:
+            self._leases.complete(message.delivery_tag)
+            return callback(message)
 
-    def basic_cancel(self, consumer_tag: str) -> None:
-        queue = self._tag_to_queue.get(consumer_tag)
-        super().basic_cancel(consumer_tag)
-        self._no_ack.discard(queue)
+        given = complete_first if no_ack else callback
+        super().basic_consume(queue, no_ack, given, consumer_tag, **kwargs)
+        self.connection.look_for_mail()
 
     def basic_qos(
         self,
@@ -279,8 +276,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
     def received(self, deliveries: list[Delivery]) -> list[tuple[dict[str, Any], str]]:
         """The leased messages as kombu has them, each with its queue. Those that have expired are discarded,
-        those of a consumer that does not acknowledge are completed, and those that kombu cannot read become
-        dead letters.
+        and those that kombu cannot read become dead letters.
         """
         found: list[tuple[dict[str, Any], str]] = []
         tags = {str(uuid4()): delivery for delivery in deliveries}
@@ -294,8 +290,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             if is_expired(message):
                 self._leases.discard(tag, "it has expired")
                 continue
-            if delivery.lane in self._no_ack:
-                self._leases.complete(tag)
             found.append((message, delivery.lane))
         return found
 

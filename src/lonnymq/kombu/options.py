@@ -14,6 +14,8 @@ ChooseChannel = Callable[[Mapping[str, Any]], str | None]
 """Takes a message as kombu has it, with its `headers`, `properties` and `body`."""
 
 HEADER = "channel"
+SCHEMA_MAX_BYTES = 57
+"""PostgreSQL allows 63, and the schema of the topology has the same name with `_kombu` after it."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,14 @@ def read_options(given: Mapping[str, Any]) -> Options:
     header = given.get("channel_header", HEADER)
     if not isinstance(header, str) or not header:
         raise _invalid("channel_header", header, "the name of a header")
+    schema = given.get("schema", "lonnymq")
+    if not isinstance(schema, str) or len(schema.encode()) > SCHEMA_MAX_BYTES:
+        raise _invalid("schema", schema, f"a name of at most {SCHEMA_MAX_BYTES} bytes")
     install = given.get("install", True)
     if not isinstance(install, bool):
         raise _invalid("install", install, "True or False")
     return Options(
-        schema=given.get("schema", "lonnymq"),
+        schema=schema,
         lease=lease,
         channel=_function(given.get("channel")),
         channel_header=header,

@@ -203,11 +203,14 @@ class Topology:
         self._read()
 
     def post(self, queues: Iterable[str], content: bytes, priority: int) -> None:
-        """Put a copy into each of these temporary queues, and wake their consumers."""
+        """Put a copy into each of these temporary queues, and wake their consumers. A queue that another
+        process deletes at the same time gets none: the lock waits for the delete.
+        """
         self._run(
-            "WITH put AS (INSERT INTO {schema}.message (queue, priority, content)"
-            " SELECT q.name, CAST($1 AS INT), CAST($2 AS BYTEA) FROM {schema}.queue q"
-            " WHERE q.name = ANY (CAST($3 AS TEXT[])) RETURNING queue)"
+            "WITH wanted AS MATERIALIZED (SELECT q.name FROM {schema}.queue q"
+            " WHERE q.name = ANY (CAST($3 AS TEXT[])) ORDER BY q.name FOR KEY SHARE),"
+            " put AS (INSERT INTO {schema}.message (queue, priority, content)"
+            " SELECT w.name, CAST($1 AS INT), CAST($2 AS BYTEA) FROM wanted w RETURNING queue)"
             " SELECT pg_notify(CAST($4 AS TEXT), p.queue) FROM put p",
             (priority, content, list(queues), self.notify_channel),
             len,
@@ -242,8 +245,10 @@ class Topology:
 
     def _delete_expired(self) -> None:
         self._run(
-            "DELETE FROM {schema}.queue q WHERE q.is_temporary"
-            " AND q.seen_at < clock_timestamp() - q.expires_ms * INTERVAL '1 millisecond' RETURNING 1",
+            "DELETE FROM {schema}.queue q WHERE q.name = ANY (ARRAY("
+            " SELECT e.name FROM {schema}.queue e WHERE e.is_temporary"
+            " AND e.seen_at < clock_timestamp() - e.expires_ms * INTERVAL '1 millisecond'"
+            " FOR UPDATE SKIP LOCKED)) RETURNING 1",
             (),
             len,
         )

@@ -68,6 +68,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         self._loop: Any = None
         self._loop_files: list[int] = []
         self._timer: Any = None
+        self._has_delivered = False
 
     def driver_version(self) -> str:
         return psycopg.__version__
@@ -123,9 +124,9 @@ class Transport(virtual.Transport):  # type: ignore[misc]
     # In a blocking call
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
-        """Deliver what there is, or wait for it. Raises socket.timeout when the time is over."""
+        """Deliver a message, or wait for one. Raises socket.timeout when the time is over."""
         ends_at = None if timeout is None else time.monotonic() + timeout
-        while not self._deliver_all():
+        while not self._deliver_next():
             left = LONGEST_PAUSE_S if ends_at is None else ends_at - time.monotonic()
             if left <= 0:
                 raise TimeoutError("no message has come")
@@ -144,6 +145,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         self._loop = loop
+        self._has_delivered = False
         self._watch_files()
         self.wake()
 
@@ -163,14 +165,20 @@ class Transport(virtual.Transport):  # type: ignore[misc]
             return
         self._the_waker().clear()
         self.read_notifications()
-        if self._deliver_all():
-            self.wake()  # there may be more
-        if self._loop is None:
-            return  # a callback has closed the connection
+        if not self._has_delivered and self._deliver_next():
+            if self._loop is None:
+                return  # a callback has closed the connection
+            self._has_delivered = True
+            self._loop.call_soon(self._on_next_turn)
         self._watch_files()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(min(LONGEST_PAUSE_S, self._look_again_in()), self._on_event)
+
+    def _on_next_turn(self) -> None:
+        """What the callbacks of the last message have asked the loop to do is done before it waits again."""
+        self._has_delivered = False
+        self.wake()  # there may be more
 
     def _watch_files(self) -> None:
         listener = self._notifications
@@ -214,9 +222,11 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         if listener.is_broken:
             self._drop_listener()
 
-    def _deliver_all(self) -> bool:
-        """Deliver what there is. Returns whether there was something. During an outage that is shorter than
-        the lease the messages that are held are kept; then the error is raised.
+    def _deliver_next(self) -> bool:
+        """Deliver one message. Returns whether there was one. Celery acknowledges between deliveries, so a
+        second message must not be delivered at once: the pool `solo` runs tasks while they are delivered.
+        During an outage that is shorter than the lease the messages that are held are kept; then the error is
+        raised.
         """
         try:
             self._fetch()
@@ -229,12 +239,15 @@ class Transport(virtual.Transport):  # type: ignore[misc]
             if now - self._failing_since > self.leases.lease:
                 raise
             self._mail_at = now + MAIL_POLL_S
-        delivered = False
-        while self._inbox:
-            message, queue = self._inbox.popleft()
-            delivered = True
+        if not self._inbox:
+            return False
+        message, queue = self._inbox.popleft()
+        tag = message["properties"]["delivery_tag"]
+        if queue not in self._callbacks and self.leases.has(tag):
+            self.leases.release([tag])  # its consumer was cancelled
+        else:
             self._deliver(message, queue)
-        return delivered
+        return True
 
     def _fetch(self) -> None:
         channels = [channel for channel in self.channels if channel._consumers]  # noqa: SLF001 - kombu's
@@ -243,6 +256,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         self.leases.start()
         self._listen()
         self._fetch_mail(channels)
+        if self._inbox:
+            return  # these take up room, which kombu counts only when they are delivered
         is_notified, self._is_notified = self._is_notified, False
         for channel in channels:
             found = channel.intake.look(
@@ -270,8 +285,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         listening = self._notifications is not None
         if not mail:
             self._mail_at = now + (MAIL_POLL_LISTENING_S if listening else MAIL_POLL_S)
-        for found in mail:
-            self._inbox.extend(mailboxes[found.queue].received_mail([found]))
+        for found in reversed(mail):  # remote control does not wait for tasks
+            self._inbox.extendleft(mailboxes[found.queue].received_mail([found]))
 
     def _look_again_in(self) -> float:
         """In how many seconds to look again, unless something wakes it."""
