@@ -6,9 +6,12 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +25,9 @@ from lonnymq.embedded import Server
 
 SETTINGS = {"fsync": "off", "full_page_writes": "off", "jit": "off", "max_connections": "200"}
 SHOWN = 20  # failed tests
+SHORT_AT_ONCE = 4  # they often wait
+
+_downloading = threading.Lock()  # two suites may have the same source package
 
 
 @dataclass(frozen=True)
@@ -67,33 +73,39 @@ def main(arguments: list[str], places: Places | None = None) -> int:
 
 def _run_all(suites: list[Suite], places: Places, *, is_short: bool) -> list[Outcome]:
     runs = _short_runs(suites) if is_short else _full_runs(suites)
-    outcomes: list[Outcome] = []
     if not runs:
-        return outcomes
+        return []
     steps = Steps(total=len(runs))
-    with _server() as server:
-        for run in runs:
-            suite = run.suite
-            outcome = Outcome(suite.name, suite.source.version, run.version)
-            outcomes.append(outcome)
-            steps.begin(f"{suite.title}, Python {run.version}")
-            with steps.reporting():
-                try:
-                    steps.update("downloading the source package")
-                    source = sources.unpacked(suite.source, places.cache / "sources")
-                    python = Path(sys.executable)
-                    if run.python is not None:
-                        steps.update("installing what the suite needs")
-                        folder = places.cache / "environments"
-                        python = pythons.environment_for(suite, run.version, run.python, folder)
-                    folder = places.cache / "results" / f"{suite.name}-{run.version}"
-                    running.run_suite(
-                        suite, source, python, server, folder, outcome, steps=steps, is_short=is_short
-                    )
-                except SuiteError as error:
-                    outcome.error = str(error)
+    at_once = SHORT_AT_ONCE if is_short else 1
+    with _server() as server, steps.reporting(), ThreadPoolExecutor(at_once) as threads:
+        try:
+            outcomes = list(
+                threads.map(lambda run: _run_one(run, places, server, steps, is_short=is_short), runs)
+            )
+        except KeyboardInterrupt:
+            running.stopping.set()
+            threads.shutdown(cancel_futures=True)
+            raise
     steps.finish()
     return outcomes
+
+
+def _run_one(run: Run, places: Places, server: Server, steps: Steps, *, is_short: bool) -> Outcome:
+    suite = run.suite
+    outcome = Outcome(suite.name, suite.source.version, run.version)
+    steps.begin(f"{suite.title}, Python {run.version}")
+    try:
+        with _downloading:
+            source = sources.unpacked(suite.source, places.cache / "sources")
+        python = Path(sys.executable)
+        if run.python is not None:
+            steps.update("installing what the suite needs")
+            python = pythons.environment_for(suite, run.version, run.python, places.cache / "environments")
+        folder = places.cache / "results" / f"{suite.name}-{run.version}"
+        running.run_suite(suite, source, python, server, folder, outcome, steps=steps, is_short=is_short)
+    except SuiteError as error:
+        outcome.error = str(error)
+    return outcome
 
 
 def _short_runs(suites: list[Suite]) -> list[Run]:
@@ -166,4 +178,5 @@ def _exclusive_lock(folder: Path) -> Iterator[None]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,8 @@ LAST_LINES = 30
 NOT_PASSED_ON = re.compile(
     r"(LONNYMQ|PG|DJANGO|PYTEST|CELERY)[A-Z_]*$"
 )  # they would change what a suite does
+
+stopping = threading.Event()  # set by Ctrl-C: suites do not get it, since each has its own process group
 
 
 def run_suite(
@@ -76,7 +79,7 @@ def _filled(text: str, values: dict[str, str]) -> str:
 def _run(
     command: list[str], source: Path, environment: dict[str, str], log: Path, timeout_s: float, steps: Steps
 ) -> int | None:
-    """The exit code, or None after the timeout. Processes that the suite leaves behind are killed."""
+    """The exit code, or None after the timeout or Ctrl-C. Processes that the suite leaves behind are killed."""
     with (
         log.open("w") as output,
         subprocess.Popen(
@@ -91,7 +94,7 @@ def _run(
     ):
         deadline = time.monotonic() + timeout_s
         try:
-            while time.monotonic() < deadline:
+            while time.monotonic() < deadline and not stopping.is_set():
                 with suppress(subprocess.TimeoutExpired):
                     return process.wait(1)
                 steps.update(_lines(log, 1)[-1])

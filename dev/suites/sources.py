@@ -1,7 +1,6 @@
 """Downloads source packages through pip, with their hashes checked, and unpacks them."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -40,14 +39,11 @@ DOWNLOAD = [
 
 
 def unpacked(source: Source, folder: Path) -> Path:
-    """The folder with the package's files. A cached one is used only if it was made from the same hash."""
-    target = folder / source.folder
-    stamp = target.with_suffix(f"{target.suffix}.sha256")
-    if target.is_dir() and stamp.exists() and stamp.read_text(encoding="ascii") == source.sha256:
+    """The folder with the package's files. It is there only if all of them are."""
+    target = folder / source.sha256 / source.folder
+    if target.is_dir():
         return target
-    stamp.unlink(missing_ok=True)
-    shutil.rmtree(target, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         archive = _download(source, Path(temporary))
         files = Path(temporary) / "unpacked"
@@ -55,7 +51,6 @@ def unpacked(source: Source, folder: Path) -> Path:
             packed.extractall(files, filter="data")
         (top,) = files.iterdir()
         top.rename(target)
-    stamp.write_text(source.sha256, encoding="ascii")
     return target
 
 
