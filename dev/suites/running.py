@@ -79,7 +79,7 @@ def _filled(text: str, values: dict[str, str]) -> str:
 def _run(
     command: list[str], source: Path, environment: dict[str, str], log: Path, timeout_s: float, steps: Steps
 ) -> int | None:
-    """The exit code, or None after the timeout or Ctrl-C. Processes that the suite leaves behind are killed."""
+    """The exit code, or None after the timeout or Ctrl-C. Processes that a suite leaves behind are killed."""
     with (
         log.open("w") as output,
         subprocess.Popen(
