@@ -193,7 +193,7 @@ def test_a_task_is_acknowledged_before_the_next_one_is_delivered(
     """Celery acknowledges in the event loop. Its pool `solo` runs a task while it is delivered."""
     conn = connection()
     orders = conn.SimpleQueue("orders")
-    for number in range(3):
+    for number in range(20):
         orders.put(number)
     hub, left = Hub(), []
 
@@ -201,17 +201,17 @@ def test_a_task_is_acknowledged_before_the_next_one_is_delivered(
         left.append(len(queue.messages()) + len(queue.messages(status="leased")))
         hub.call_soon(message.ack)
 
-    with conn.Consumer([orders.queue], callbacks=[received], prefetch_count=3) as consumer:
+    with conn.Consumer([orders.queue], callbacks=[received], prefetch_count=20) as consumer:
         conn.transport.register_with_event_loop(conn.connection, hub)
-        hub.call_later(20, hub.stop)
-        while len(left) < 2:
+        ends_at = time.monotonic() + 10
+        while len(left) < 19:
             hub.run_once()
+            assert time.monotonic() < ends_at, "it waits between messages"
         consumer.cancel()
-        hub.run_once()
-        hub.run_once()
+        eventually(lambda: hub.run_once() or not queue.stats().leased)
         conn.transport.unregister_from_event_loop(conn.connection, hub)
         hub.close()
-    assert left == [3, 2]
+    assert left == list(range(20, 1, -1))
     (back,) = queue.messages()  # it was leased, and its consumer was cancelled
     assert (back.status, back.attempts) == ("due", 0)
 

@@ -161,15 +161,16 @@ class Transport(virtual.Transport):  # type: ignore[misc]
 
     def _on_event(self, *_: object) -> None:
         """Something woke the event loop: a notification, another thread, or the timer."""
-        if self._loop is None or not self._is_open:
+        if self._loop is None or not self._is_open or self._has_delivered:
             return
         self._the_waker().clear()
         self.read_notifications()
-        if not self._has_delivered and self._deliver_next():
+        if self._deliver_next():
             if self._loop is None:
                 return  # a callback has closed the connection
             self._has_delivered = True
             self._loop.call_soon(self._on_next_turn)
+            self.wake()  # the loop may be firing timers, and would wait before that
         self._watch_files()
         if self._timer is not None:
             self._timer.cancel()
