@@ -55,6 +55,11 @@ class LonnyMQBackend(BaseTaskBackend):
             imported(instrument)(made)
         return made
 
+    def shares_queue_with(self, other: LonnyMQBackend) -> bool:
+        """Whether both use the same schema of the same database."""
+        own = (self.settings.database, self.settings.schema)
+        return own == (other.settings.database, other.settings.schema)
+
     def validate_task(self, task: AnyTask) -> None:
         super().validate_task(task)
         try:

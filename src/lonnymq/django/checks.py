@@ -11,7 +11,7 @@ from django.core.checks import Warning as CheckWarning
 from django.core.exceptions import ImproperlyConfigured
 
 from lonnymq.client.produce import check_work_options
-from lonnymq.errors import LonnyMQError
+from lonnymq.errors import LonnyMQError, NotPermitted, SchemaError
 
 if TYPE_CHECKING:
     from lonnymq.django.backend import LonnyMQBackend
@@ -59,7 +59,11 @@ def check_schemas(databases: Sequence[str] | None = None, **_: Any) -> list[Chec
             try:
                 with connected(database) as connection:
                     check(connection, schema)
-            except LonnyMQError as error:
+            except NotPermitted:  # only its owner may ask for the release
+                continue
+            except SchemaError as error:
                 hint = f"Run `manage.py migrate --database {database}`, which installs and upgrades it."
                 found.append(CheckWarning(error.message, hint=hint, id="lonnymq.W001"))
+            except LonnyMQError as error:
+                found.append(CheckWarning(error.message, hint=error.hint, id="lonnymq.W002"))
     return found

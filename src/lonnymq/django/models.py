@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
+
+
+class NoRows(models.Manager):
+    """For what reads all models, such as `dumpdata`: there is no table."""
+
+    def get_queryset(self) -> Any:
+        return super().get_queryset().none()
 
 
 class QueuedTask(models.Model):
@@ -10,8 +19,11 @@ class QueuedTask(models.Model):
 
     id = models.BigAutoField(primary_key=True)
 
+    objects = NoRows()
+
     class Meta:
         managed = False
+        base_manager_name = "objects"
         default_permissions = ("view", "change")
         verbose_name = "task"
         verbose_name_plural = "tasks"

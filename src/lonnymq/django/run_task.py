@@ -16,7 +16,7 @@ from traceback import format_exception
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections
+from django.db import close_old_connections, reset_queries
 from django.utils import timezone
 
 from lonnymq.commands import Delivery
@@ -74,7 +74,7 @@ class Attempt:
         self._sender = type(handler.backend)
 
     def run(self) -> Any:
-        close_old_connections()
+        _prepare_connections()
         try:
             result = self._begin()
             task_started.send_robust(self._sender, task_result=result)
@@ -90,7 +90,7 @@ class Attempt:
             close_old_connections()
 
     async def run_async(self) -> Any:
-        await sync_to_async(close_old_connections)()
+        await sync_to_async(_prepare_connections)()
         try:
             result = await sync_to_async(self._begin)()
             await task_started.asend_robust(self._sender, task_result=result)
@@ -174,3 +174,9 @@ class Attempt:
         now: datetime = timezone.now()
         object.__setattr__(result, "finished_at", now)
         object.__setattr__(result, "status", status)
+
+
+def _prepare_connections() -> None:
+    """With DEBUG, connections collect their queries, which would fill the memory of a worker."""
+    reset_queries()
+    close_old_connections()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,14 @@ from lonnymq.client.produce import TASK_HEADER
 from lonnymq.client.times import EPOCH, MILLISECOND
 
 DJANGO_HEADER = "django"
+KEY = re.compile("[0-9a-f]{15}")
+TYPES = {
+    "key": str,
+    "backend": str,
+    "enqueued_at": int,
+    "run_after": int | None,
+    "channel": str | None,
+}
 
 
 @dataclass(frozen=True)
@@ -36,10 +45,10 @@ class CallHeader:
         found = (headers or {}).get(DJANGO_HEADER)
         if not isinstance(found, dict):
             return None
-        try:
-            return cls(**{name: found.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]
-        except TypeError:
+        given: dict[str, Any] = {name: found.get(name) for name in TYPES}
+        if not all(isinstance(given[name], kind) for name, kind in TYPES.items()):
             return None
+        return cls(**given) if KEY.fullmatch(given["key"]) else None
 
     def headers(self, path: str) -> dict[str, Any]:
         given = {name: value for name, value in asdict(self).items() if value is not None}

@@ -6,7 +6,6 @@ message is gone; so what is kept as its result is not only what the function ret
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -18,7 +17,7 @@ from lonnymq.django.error_text import task_error
 from lonnymq.django.result_id import result_id
 from lonnymq.django.task import as_stored
 from lonnymq.django.task_framework import AnyResult, AnyTask, Task, TaskError, TaskResult, TaskResultStatus
-from lonnymq.django.task_message import CallHeader, as_time, path_of
+from lonnymq.django.task_message import CallHeader, as_milliseconds, as_time, path_of
 from lonnymq.errors import LonnyMQError
 from lonnymq.payload import decode
 
@@ -94,8 +93,8 @@ class Call:
             "kwargs": self.kwargs,
             "queue_name": self.queue_name,
             "priority": self.priority,
-            "started_at": _text(result.started_at),
-            "last_attempted_at": _text(result.last_attempted_at),
+            "started_at": _milliseconds(result.started_at),
+            "last_attempted_at": _milliseconds(result.last_attempted_at),
             "worker_ids": result.worker_ids,
             "errors": [[error.exception_class_path, error.traceback] for error in result.errors],
         }
@@ -196,8 +195,8 @@ def of_status(status: Status, alias: str, key: str) -> AnyResult | None:
         call,
         call.any_task(),
         status=TaskResultStatus.SUCCESSFUL,
-        started_at=_time(kept["started_at"]),
-        last_attempted_at=_time(kept["last_attempted_at"]),
+        started_at=as_time(kept["started_at"]),
+        last_attempted_at=as_time(kept["last_attempted_at"]),
         finished_at=as_time(status.finished_at),
         worker_ids=kept["worker_ids"],
         errors=[TaskError(exception_class_path=path, traceback=text) for path, text in kept["errors"]],
@@ -260,15 +259,5 @@ def _unknown(attempts: int) -> list[str]:
     return [UNKNOWN_WORKER] * max(0, attempts)
 
 
-def _text(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
-
-
-def key_of(headers: Mapping[str, Any] | None) -> str | None:
-    """The random part of the id of a message's result."""
-    header = CallHeader.of(headers)
-    return None if header is None else header.key
+def _milliseconds(at: datetime | None) -> int | None:
+    return None if at is None else as_milliseconds(at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any, cast
 
@@ -14,11 +15,13 @@ from lonnymq.django.backend import LonnyMQBackend
 from lonnymq.django.backend_options import imported
 from lonnymq.django.database import address_of
 from lonnymq.django.run_task import TaskHandler
-from lonnymq.django.task_framework import AnyTask, InvalidTask, InvalidTaskBackend, Task, task_backends
+from lonnymq.django.task_framework import AnyTask, InvalidTaskBackend, Task, task_backends
 from lonnymq.django.task_message import CallHeader, path_of
 from lonnymq.django.task_results import task_at
 from lonnymq.worker.app import App
 from lonnymq.worker.task import Handler
+
+log = logging.getLogger("lonnymq.django")
 
 TASKS_MODULE = "tasks"
 
@@ -35,6 +38,7 @@ class DjangoApp(App):
         self._backend = backend
         self._worker = worker
         self._handlers: dict[tuple[str, str], TaskHandler] = {}
+        self._missing: set[str] = set()
 
     def load_tasks(self) -> None:
         """Import the modules `tasks` of the installed apps, as Celery does. Tasks elsewhere are found when
@@ -55,8 +59,12 @@ class DjangoApp(App):
         if (known := self._handlers.get((path, header.backend))) is not None:
             return known
         try:
-            return self._handler(path, task_at(path), self._backend_of(header))
-        except (ImportError, InvalidTask):
+            backend = self._backend_of(header)
+            return self._handlers.get((path, backend.alias)) or self._handler(path, task_at(path), backend)
+        except Exception as error:  # noqa: BLE001 - of a module of the project
+            if path not in self._missing:
+                self._missing.add(path)
+                log.warning("there is no task %s here: %s", path, error)
             return None
 
     def _handler(self, path: str, task: AnyTask, backend: LonnyMQBackend) -> TaskHandler:
@@ -65,9 +73,10 @@ class DjangoApp(App):
         return made
 
     def _backend_of(self, header: CallHeader) -> LonnyMQBackend:
-        """Several backends may share a schema. That of a message may have been removed from the settings."""
+        """Several backends may share a queue. That of a message may have been removed from the settings."""
+        own = self._backend
         try:
             found = task_backends[header.backend]
         except InvalidTaskBackend:
-            return self._backend
-        return found if isinstance(found, LonnyMQBackend) else self._backend
+            return own
+        return found if isinstance(found, LonnyMQBackend) and found.shares_queue_with(own) else own

@@ -18,7 +18,8 @@ from django.utils import timezone
 
 from lonnymq.django import message_id_of
 from lonnymq.django.error_text import class_path
-from lonnymq.django.schemas import install_in, schemas_in
+from lonnymq.django.result_id import result_id
+from lonnymq.django.schemas import install_in, schemas_in, upgrade_after_migrate
 from lonnymq.django.task_framework import (
     InvalidTask,
     TaskResultDoesNotExist,
@@ -27,7 +28,7 @@ from lonnymq.django.task_framework import (
     task_finished,
     task_started,
 )
-from lonnymq.errors import MessageCancelled
+from lonnymq.errors import MessageCancelled, SchemaTooNew
 from lonnymq.testing.django import delete_tasks, run_tasks
 from tests.django.site.shop import tasks
 from tests.django.site.shop.models import Order
@@ -270,6 +271,23 @@ class Committed(TransactionTestCase):
         result.refresh()
         self.assertEqual(result.return_value, 3)
 
+    def test_messages_that_others_wrote(self) -> None:
+        queue = backend().queue
+        good: dict[str, Any] = {"key": "0" * 15, "backend": "default", "enqueued_at": 1}
+        path = "tests.django.site.shop.tasks.add"
+        bad: list[Any] = [{**good, "key": 5}, {**good, "key": "x"}, {**good, "enqueued_at": None}, [], {}]
+        for wrong in bad:
+            queue.enqueue({"args": [1, 2], "kwargs": {}}, headers={"task": path, "django": wrong})
+        removed = {**good, "backend": "removed"}
+        lost = queue.enqueue({"args": [1, 2]}, headers={"task": path, "django": good})
+        kept = queue.enqueue(
+            {"args": [1, 2], "kwargs": {}}, headers={"task": path, "django": removed}, keep_result=60
+        )
+        call_command("lonnymq_worker", "--until-empty", "--unknown-task-timeout", "0", verbosity=0)
+        self.assertEqual(backend().get_result(result_id(kept.id, good["key"])).return_value, 3)
+        self.assertEqual(len(queue.dead.list()), 6)
+        self.assertIn("is not a call of a task", queue.get(lost.id).error)
+
     def test_two_aliases_have_two_schemas(self) -> None:
         result = tasks.add.using(backend="second", queue_name="anything").enqueue(1, 2)
         self.assertEqual((len(waiting()), len(waiting("second"))), (0, 1))
@@ -385,6 +403,21 @@ class Migrations(TransactionTestCase):
             cursor.execute("UPDATE lonnymq.installation SET release = '0.0.1'")
         call_command("migrate", verbosity=0)
         self.assertEqual(self.releases(), now)
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE lonnymq.installation SET release = '99.0', contract = contract + 1")
+        call_command("migrate", verbosity=0)  # after a deployment was rolled back
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE lonnymq.installation SET oldest_contract = contract")
+        with self.assertRaises(SchemaTooNew):
+            call_command("migrate", verbosity=0)
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE lonnymq.installation SET contract = contract - 1, release = '0.0.1'")
+        call_command("migrate", verbosity=0)
+        self.assertEqual(self.releases(), now)
+        with override_settings(MIGRATION_MODULES={"lonnymq": None}):
+            upgrade_after_migrate(using="default")
+        call_command("dumpdata", stdout=StringIO())
+        call_command("dumpdata", "--all", stdout=StringIO())
         call_command("migrate", "--database", "elsewhere", verbosity=0)
         install_in("default")
         call_command("lonnymq_install", stdout=said)

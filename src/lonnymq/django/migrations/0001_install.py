@@ -30,6 +30,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "task",
                 "verbose_name_plural": "tasks",
                 "managed": False,
+                "base_manager_name": "objects",
                 "default_permissions": ("view", "change"),
             },
         ),
