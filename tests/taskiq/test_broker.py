@@ -208,6 +208,7 @@ def test_messages_and_results_that_cannot_be_used(dsn: str) -> None:
 
             await queue.set(content_max_bytes=1_000_000)
             await queue.enqueue(b"\xff", headers={"task": "huge", "taskiq-id": "7"})
+            await queue.enqueue(b"\xff", headers={"task": "huge", "taskiq-schedule": "7"})
             async with worker(broker):
                 await wrong.kiq()
                 for task in (unwritable, huge):
@@ -215,6 +216,7 @@ def test_messages_and_results_that_cannot_be_used(dsn: str) -> None:
                 await until(lambda: is_empty(queue))
             dead = await queue.dead.list()
             assert sorted((each.headers or {})["task"] for each in dead) == [
+                "huge",
                 "huge",
                 "huge",
                 "unwritable",

@@ -61,8 +61,10 @@ def test_results(dsn: str, conn: psycopg.Connection) -> None:
         assert isinstance((await backend.get_result("one")).error, Odd)
         await backend.set_result("one", result(object()))
         assert isinstance((await backend.get_result("one")).error, NotEncodable)
-        with pytest.raises(InvalidArgument):
-            await backend.set_result("i" * 256, result(1))
+        for task_id in ("i" * 256, "i" * 255 + "/progress", "one/progress"):
+            await backend.set_result(task_id, result(len(task_id)))
+            assert (await backend.get_result(task_id)).return_value == len(task_id)
+        assert await backend.get_progress("one") is None
         clock.advance(60_000)
         assert not await backend.is_result_ready("text")
         for task_id in ("text", "never was"):

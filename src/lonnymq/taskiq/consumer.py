@@ -92,7 +92,7 @@ class Consumer:
         self._is_stopped = False
 
     async def start(self) -> None:
-        settings = await self._outages.retry(self._queue.settings)
+        settings = await self._queue.settings()  # if it fails, taskiq starts another process
         self._lease_s = self._settings.lease_s or settings.lease_ms / 1000
         self._leases = Leases(self._queue, self._outages, self._messages, self._running, self._lease_s)
         for work in (
@@ -191,11 +191,14 @@ class Consumer:
         received_at, ready = monotonic(), []
         for message in deliveries:
             task = str((message.headers or {}).get(TASK_HEADER))
-            found = self._settings.read(message) if self._settings.is_known(task) else None
+            found, error = self._read(message, task)
             task_id, data = found or ("", b"")
             leased = TaskMessage(
                 *(message, TaskHandler(task), self._lease_s, received_at, task_id, data, self._progress)
             )
+            if error is not None:
+                self._finish(leased, GiveBack(None, error, is_final=True))
+                continue
             if found is None:
                 _, rejected, _ = self._unknown.meet(message)
                 self._finish(leased, rejected)
@@ -209,6 +212,15 @@ class Consumer:
         if ready:
             self._leases.messages_arrived()
         return ready
+
+    def _read(self, message: Delivery, task: str) -> tuple[tuple[str, bytes] | None, str | None]:
+        """The message as taskiq reads it, if its task is known here; or what is wrong with it."""
+        if not self._settings.is_known(task):
+            return None, None
+        try:
+            return self._settings.read(message), None
+        except Exception as error:  # noqa: BLE001 - a single message must not end the worker
+            return None, f"{UNREADABLE}: {_text(error)}"
 
     async def _acknowledge(self, leased: TaskMessage) -> None:
         self._finish(leased, self._outcome_of(leased))
@@ -290,10 +302,13 @@ class Consumer:
         worker ends, and taskiq starts another process.
         """
         self._background.discard(task)
+        failure = None if task.cancelled() else task.exception()
+        if not task.cancelled() and failure is None:
+            return  # maintenance, which is left to others
         self._is_stopped = True
         for leased in self._unwritten:
             leased.ended.set()
-        if not task.cancelled() and (failure := task.exception()) is not None:
+        if failure is not None:
             log.error("the worker cannot go on", exc_info=failure)
             self._failure = failure
             for stop in self._stops:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.loop_safe_queue import LoopSafeQueue
 from lonnymq.client.queue import Queue
 from lonnymq.errors import InvalidArgument
 from lonnymq.install.sql_text import check_schema_name
+from lonnymq.worker.outages import RETRY_DELAYS, is_transient
+
+Answer = TypeVar("Answer")
+
+TRIES = 10  # about 20 seconds
 
 
 @runtime_checkable
@@ -54,3 +61,15 @@ class QueueSource:
         if self._own is not None:
             own, self._own = self._own, None
             await own.close()
+
+
+async def retried(call: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Call until there is an answer, for a while: taskiq does not repeat what fails."""
+    for failures in range(1, TRIES):
+        try:
+            return await call()
+        except Exception as error:
+            if not is_transient(error):
+                raise
+        await asyncio.sleep(RETRY_DELAYS(failures))
+    return await call()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import hashlib
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from pydantic_core import PydanticSerializationError
@@ -18,20 +17,17 @@ from lonnymq.client.times import waiting
 from lonnymq.commands import ResultLoad, ResultSave, SavedResult
 from lonnymq.errors import InvalidArgument, NotEncodable, ResultUnknown
 from lonnymq.message_options import Duration
-from lonnymq.taskiq.queue_source import QueueSource, Source
+from lonnymq.taskiq.queue_source import QueueSource, Source, retried
 from lonnymq.taskiq.task_message import CURRENT
-from lonnymq.worker.outages import RETRY_DELAYS, is_transient
 from lonnymq.worker.stop_reason import StopReason
 
 log = logging.getLogger("lonnymq.taskiq")
 
-Answer = TypeVar("Answer")
 Value = TypeVar("Value")
 
 DAY_S = 86_400
-TRIES = 10  # about 20 seconds; a result that cannot be saved by then is lost with its message completed
-PREFIX = "taskiq/"
-PROGRESS_SUFFIX = "/progress"
+RESULT, PROGRESS = "taskiq/", "taskiq-progress/"
+NAME_MAX_BYTES = 200
 
 
 class LonnyMQResultBackend(AsyncResultBackend[Value]):
@@ -71,7 +67,7 @@ class LonnyMQResultBackend(AsyncResultBackend[Value]):
             log.warning("the result of task %s is not saved: its lease is lost", task_id)
             return
         try:
-            await self._save(PREFIX + task_id, result)
+            await self._save(_name(RESULT, task_id), result)
         except (InvalidArgument, NotEncodable) as error:
             log.error("the result of task %s cannot be saved: %s", task_id, error)  # noqa: TRY400 - no traceback
             result.error, result.is_err = error, True
@@ -83,15 +79,15 @@ class LonnyMQResultBackend(AsyncResultBackend[Value]):
                 execution_time=result.execution_time,
                 error=NotEncodable(f"the result cannot be saved: {error}"),
             )
-            await self._save(PREFIX + task_id, failed)
+            await self._save(_name(RESULT, task_id), failed)
 
     async def is_result_ready(self, task_id: str) -> bool:
         """Whether the result is saved, and still kept."""
-        return await self._load(PREFIX + task_id, with_content=False) is not None
+        return await self._load(_name(RESULT, task_id), with_content=False) is not None
 
     async def get_result(self, task_id: str, with_logs: bool = False) -> TaskiqResult[Value]:  # noqa: FBT001, FBT002 - as taskiq has it
         """The result. Raises ResultUnknown if there is none, or it is not kept any more."""
-        found = await self._load(PREFIX + task_id)
+        found = await self._load(_name(RESULT, task_id))
         if found is None:
             raise ResultUnknown(
                 f"there is no result of task {task_id!r}, or it is not kept any more",
@@ -112,11 +108,11 @@ class LonnyMQResultBackend(AsyncResultBackend[Value]):
             if isinstance(meta, int | float) and 0 <= meta <= 1:
                 state = getattr(progress.state, "value", progress.state)
                 running.reports.report(running, float(meta), str(state))
-        await self._save(PREFIX + task_id + PROGRESS_SUFFIX, progress)
+        await self._save(_name(PROGRESS, task_id), progress)
 
     async def get_progress(self, task_id: str) -> TaskProgress[Any] | None:
         """What the task reported last; None if it reported nothing, or it is not kept any more."""
-        found = await self._load(PREFIX + task_id + PROGRESS_SUFFIX)
+        found = await self._load(_name(PROGRESS, task_id))
         return None if found is None else TaskProgress[Any].model_validate(self._read(found))
 
     async def _save(self, name: str, value: TaskiqResult[Any] | TaskProgress[Any]) -> None:
@@ -125,7 +121,7 @@ class LonnyMQResultBackend(AsyncResultBackend[Value]):
         except (PydanticSerializationError, TypeError, ValueError) as error:
             raise NotEncodable(str(error), "return a value that the serializer can write") from error
         queue = self._source.get()
-        await _retried(lambda: queue.perform(ask(ResultSave(name, content, None, self._keep_ms))))
+        await retried(lambda: queue.perform(ask(ResultSave(name, content, None, self._keep_ms))))
 
     async def _load(self, name: str, *, with_content: bool = True) -> SavedResult | None:
         return await self._source.get().perform(ask(ResultLoad(name, with_content)))
@@ -134,12 +130,8 @@ class LonnyMQResultBackend(AsyncResultBackend[Value]):
         return self._serializer.loadb(found.content or b"")
 
 
-async def _retried(call: Callable[[], Awaitable[Answer]]) -> Answer:
-    for failures in range(1, TRIES):
-        try:
-            return await call()
-        except Exception as error:
-            if not is_transient(error):
-                raise
-        await asyncio.sleep(RETRY_DELAYS(failures))
-    return await call()
+def _name(kind: str, task_id: str) -> str:
+    """The name of a saved result: a user may give a task an id of any length."""
+    if len(task_id.encode(errors="replace")) > NAME_MAX_BYTES:
+        return kind + hashlib.sha256(task_id.encode(errors="replace")).hexdigest()
+    return kind + task_id

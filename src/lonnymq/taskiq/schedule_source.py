@@ -30,7 +30,7 @@ from lonnymq.formatting import duration
 from lonnymq.message_options import DEFAULT_CHANNEL
 from lonnymq.payload import HEADER, JSON
 from lonnymq.taskiq.labels import channel_of, options_of
-from lonnymq.taskiq.queue_source import QueueSource, Source
+from lonnymq.taskiq.queue_source import QueueSource, Source, retried
 from lonnymq.taskiq.task_message import SCHEDULE_HEADER
 
 log = logging.getLogger("lonnymq.taskiq")
@@ -94,8 +94,12 @@ class LonnyMQScheduleSource(ScheduleSource):
         await self._store(PREFIX + schedule.schedule_id, schedule)
 
     async def delete_schedule(self, schedule_id: str) -> None:
-        """Delete a schedule. No scheduler sends it from now on."""
-        await self._source.get().delete_schedule(PREFIX + schedule_id)
+        """Delete a schedule. No scheduler sends it from now on. One in a label is stored again when a
+        scheduler starts.
+        """
+        name = self._name(schedule_id)
+        self._of_labels.pop(schedule_id, None)
+        await self._source.get().delete_schedule(name)
 
     async def pre_send(self, task: ScheduledTask) -> None:
         """Find out whether to send the schedule now, and give its message the dedupe key of this time."""
@@ -123,14 +127,13 @@ class LonnyMQScheduleSource(ScheduleSource):
         sending = self._sending.pop(task.schedule_id)
         queue = self._source.get()
         if task.cron is None and task.interval is None and task.schedule_id not in self._of_labels:
-            await queue.delete_schedule(sending.name)
+            await retried(lambda: queue.delete_schedule(sending.name))
             return
-        upto = sending.upto if sending.upto is not None else await queue.perform(ask(ServerClock()))
+        upto = sending.upto if sending.upto is not None else await self._now()
         if upto > sending.ticked_at:
             # `lost` if another scheduler has moved it, `early` if this clock is ahead: the key is enough.
-            await queue.perform(
-                ask(ScheduleFire(sending.name, sending.ticked_at, upto, [], DEFAULT_CHANNEL, b""))
-            )
+            moved = ScheduleFire(sending.name, sending.ticked_at, upto, [], DEFAULT_CHANNEL, b"")
+            await retried(lambda: queue.perform(ask(moved)))
 
     async def _wait_for_interval(
         self, name: str, found: ScheduleDetails, interval_ms: int
@@ -139,7 +142,7 @@ class LonnyMQScheduleSource(ScheduleSource):
         the start of its own process. The first time is now.
         """
         while True:
-            now: int = await self._source.get().perform(ask(ServerClock()))
+            now = await self._now()
             due_at = now if found.ticked_at == found.opened_at else found.ticked_at + interval_ms
             if due_at <= now:
                 missed = (now - due_at) // interval_ms
@@ -147,8 +150,14 @@ class LonnyMQScheduleSource(ScheduleSource):
             await asyncio.sleep((due_at - now) / 1000)
             found = await self._current(name)
 
+    async def _now(self) -> int:
+        """By the database's clock."""
+        queue = self._source.get()
+        return await retried(lambda: queue.perform(ask(ServerClock())))
+
     async def _current(self, name: str) -> ScheduleDetails:
-        found = await self._source.get().schedule(name)
+        queue = self._source.get()
+        found = await retried(lambda: queue.schedule(name))
         if found is None or found.is_paused:
             log.info("schedule %r is not sent: it is %s", name, "deleted" if found is None else "paused")
             raise ScheduledTaskCancelledError
@@ -177,6 +186,8 @@ def _schedules_in_labels(broker: AsyncBroker | None) -> list[ScheduledTask]:
     """Their ids are the same in every process: given, or made from the task and its schedule."""
     found = []
     for name, task in ({} if broker is None else broker.get_all_tasks()).items():
+        if task.broker is not broker:
+            continue  # another scheduler sends it
         for given in task.labels.get("schedule") or []:
             if not {"cron", "interval", "time"} & given.keys():
                 continue
