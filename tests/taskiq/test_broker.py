@@ -283,13 +283,16 @@ def test_a_task_that_is_cancelled_or_has_lost_its_lease(dsn: str, conn: psycopg.
 
     async def main() -> None:
         async with AsyncQueue(dsn) as queue:
-            broker, runs = broker_on(queue, lease=1), []
+            broker, runs, stopped = broker_on(queue, lease=1), [], []
 
             @broker.task
             async def work(what: str) -> str:
                 runs.append(what)
                 if runs.count(what) == 1:
-                    await asyncio.sleep(3600)
+                    try:
+                        await asyncio.sleep(3600)
+                    finally:
+                        stopped.append(what)
                 return what
 
             async with worker(broker):
@@ -304,8 +307,9 @@ def test_a_task_that_is_cancelled_or_has_lost_its_lease(dsn: str, conn: psycopg.
                     "SELECT message_retry(m.id, l.token) FROM message m, lease l WHERE m.channel = 'lost'"
                 )
                 assert (await result_of(lost)).return_value == "lost"
-                await until(lambda: is_empty(queue))
+                await until(lambda: is_empty(queue) if len(stopped) == 2 else False)
             assert sorted(runs) == ["cancelled", "lost", "lost"]
+            assert (await lost.get_result()).return_value == "lost", "not that of the first run"
 
     asyncio.run(main())
 
@@ -384,16 +388,19 @@ def test_two_brokers_with_different_lanes_and_tasks(dsn: str) -> None:
             shared = add(two, "two", "shared")
             new = add(two, "two", "new", lane="fast")
             await queue.enqueue({"for": "others"}, lane="fast", headers={"task": "shared"})
-            async with worker(one), worker(two):
-                for task in (shared, new):
-                    await result_of(await task.kiq())
+            async with worker(one):
+                sent = [await task.kiq() for task in (shared, new)]
+                await until(lambda: one._consumer and one._consumer._finisher.counts["rejected"] >= 2)
+                async with worker(two):
+                    for each in sent:
+                        await result_of(each)
 
                 async def is_left_alone() -> bool:
                     [left] = [*await queue.messages(), *await queue.messages(status="leased")]
                     return left.lane == "fast" and left.attempts == 0
 
                 await until(is_left_alone)
-            assert ran == [("two", "shared"), ("two", "new")]
+            assert sorted(ran) == [("two", "new"), ("two", "shared")]
 
     asyncio.run(main())
 
