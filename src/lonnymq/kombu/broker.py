@@ -15,6 +15,8 @@ from lonnymq.errors import SchemaMissing
 from lonnymq.kombu.options import Options
 from lonnymq.kombu.topology import Topology
 
+CONNECTION_WAIT_S = 5.0  # an event loop stands still meanwhile
+
 
 @dataclass(frozen=True)
 class Key:
@@ -27,7 +29,9 @@ class Key:
 class Broker:
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.queue = Queue(key.dsn, key.schema, listen=key.listen, pool_size=key.pool_size)
+        self.queue = Queue(
+            key.dsn, key.schema, listen=key.listen, pool_size=key.pool_size, timeout=CONNECTION_WAIT_S
+        )
         self.topology = Topology(self.queue)
         self.users = 0
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from amqp.protocol import queue_declare_ok_t
+from kombu.exceptions import ChannelError
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
@@ -96,8 +97,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         **kwargs: Any,
     ) -> Any:
         name = queue or f"amq.gen-{uuid4()}"
+        if passive and not self._topology.exists(name):
+            raise ChannelError(f"NOT_FOUND - no queue {name!r}", (50, 10), "Channel.queue_declare", "404")
         if passive:
-            super().queue_declare(name, passive=True)  # raises if there is none
             return queue_declare_ok_t(name, self._size(name), 0)
         _check_name(name)
         is_temporary = bool(kwargs.get("exclusive") or kwargs.get("auto_delete"))
@@ -177,9 +179,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]
                 return self.exchange_types[found.type]
         return super().typeof(exchange, default)
 
-    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
-        return self._topology.exists(queue)
-
     def _size(self, queue: str) -> int:
         if self._topology.is_temporary(queue):
             return self._topology.count(queue)
@@ -214,10 +213,12 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
     def _put_all(self, queues: Iterable[str], message: dict[str, Any]) -> None:
         names = [name for name in queues if name]
-        for name in names:
-            if not self._topology.exists(name):
-                _check_name(name)
-                self._topology.declare(name, is_temporary=False, expires_ms=None)
+        unknown = [name for name in names if not self._topology.exists(name)]
+        if unknown and _is_reply(message["properties"]):
+            return  # whoever asked is gone
+        for name in unknown:
+            _check_name(name)
+            self._topology.declare(name, is_temporary=False, expires_ms=None)
         mailboxes = [name for name in names if self._topology.is_temporary(name)]
         lanes = [name for name in names if name not in mailboxes]
         if len(lanes) == 1:
@@ -336,8 +337,10 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
     def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
         if self._leases.has(delivery_tag):
-            finish = self._leases.requeue if requeue else self._leases.fail
-            finish(delivery_tag)
+            if requeue:
+                self._leases.requeue(delivery_tag)
+            else:
+                self._leases.fail(delivery_tag, "rejected by its consumer")
         elif requeue and delivery_tag in self.qos._delivered:  # noqa: SLF001 - kombu has no other way
             self._post_again(self.qos.get(delivery_tag))
         self.qos.reject(delivery_tag)
@@ -369,6 +372,11 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             return
         raw = message.serializable()
         self._topology.post([queue], content_of(raw), priority_of(raw["properties"]) or 0)
+
+
+def _is_reply(properties: dict[str, Any]) -> bool:
+    """Whether the message answers another one: a result of Celery's backend `rpc`."""
+    return bool(properties.get("correlation_id")) and not properties.get("reply_to")
 
 
 def _check_name(queue: str) -> None:

@@ -12,7 +12,7 @@ from kombu.utils.json import dumps, loads
 
 from lonnymq.client.produce import TASK_HEADER
 from lonnymq.commands import Delivery
-from lonnymq.errors import BrokenContent, InvalidTime
+from lonnymq.errors import BrokenContent
 from lonnymq.kombu.options import Options
 from lonnymq.kombu.tenant import channel_of
 from lonnymq.message_options import DEFAULT_CHANNEL, OPTIONS, NewMessage
@@ -89,12 +89,12 @@ def is_expired(message: Mapping[str, Any]) -> bool:
 
 
 def due_time(eta: object) -> datetime | None:
-    """The time in Celery's header `eta`; None if it has none, or none with a time zone."""
+    """The time in Celery's header `eta`. If it has no time zone, or is not a time, the consumer decides."""
     if isinstance(eta, str):
         try:
             eta = datetime.fromisoformat(eta)
         except ValueError:
-            raise InvalidTime(f"eta: {eta!r} is not a time", "give an ISO 8601 time") from None
+            return None
     return eta if isinstance(eta, datetime) and eta.tzinfo is not None else None
 
 

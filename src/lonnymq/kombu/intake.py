@@ -31,27 +31,33 @@ class Intake:
         self._steps: Generator[Any, Any, list[Delivery]] | None = None
         self._lanes: Sequence[str] = ()
         self._limit = 0
+        self._must_restart = False
         self._dequeued_at = float("-inf")
         self.until = float("-inf")
         """When to look again, by the monotonic clock, unless it is notified."""
 
     def restart(self) -> None:
-        """Look again at once. Nothing is leased while the steps sleep."""
+        """Begin anew with the next look, and look at once. It may be called while steps are taken."""
+        self._must_restart = True
+        self.until = float("-inf")
+
+    def _drop_steps(self) -> None:
+        """Nothing is leased while they sleep."""
+        self._must_restart = False
         if self._steps is not None:
             self._steps.close()
             self._steps = None
-        self.until = float("-inf")
 
     def look(
         self, lanes: Sequence[str], limit: int, *, is_notified: bool, is_listening: bool
     ) -> list[Delivery]:
         """Lease up to `limit` messages of these lanes, without waiting."""
         if not lanes or limit < 1:
-            self.restart()
+            self._drop_steps()
             self.until = float("inf")
             return []
-        if self._steps is not None and (list(lanes) != self._lanes or limit < self._limit):
-            self.restart()
+        if self._must_restart or list(lanes) != self._lanes or limit < self._limit:
+            self._drop_steps()
         answer: Any = None
         if self._steps is None:
             if time.monotonic() < self.until < float("inf"):

@@ -14,6 +14,7 @@ from typing import Any
 from celery.backends.base import KeyValueStoreBackend
 from celery.exceptions import BackendStoreError
 from kombu.utils.encoding import bytes_to_str, str_to_bytes
+from kombu.utils.functional import retry_over_time
 
 from lonnymq.client.calls import ask
 from lonnymq.commands import ResultLoad, ResultSave
@@ -25,6 +26,7 @@ from lonnymq.kombu.leases import OUTAGES
 from lonnymq.kombu.options import read_options
 
 KEPT_LONGEST = timedelta(days=365)
+RETRY = {"max_retries": 30, "interval_start": 0.2, "interval_step": 0.4, "interval_max": 1}
 
 
 class ResultBackend(KeyValueStoreBackend):  # type: ignore[misc]
@@ -66,6 +68,10 @@ class ResultBackend(KeyValueStoreBackend):  # type: ignore[misc]
             brokers.release(self._borrowed)
         self._borrowed = None
 
+    def _store_result(self, *args: Any, **kwargs: Any) -> Any:
+        """Try for a while if the database is away: without its result, a task that succeeded has failed."""
+        return retry_over_time(super()._store_result, OUTAGES, args=args, kwargs=kwargs, **RETRY)
+
     def _save(self, key: str | bytes, value: bytes, keep_ms: int) -> None:
         try:
             self._broker().queue.perform(ask(ResultSave(bytes_to_str(key), value, None, keep_ms)))
@@ -80,9 +86,13 @@ class ResultBackend(KeyValueStoreBackend):  # type: ignore[misc]
     def _broker(self) -> Broker:
         """Borrowed once per process: the pool is shared with the connections of the broker."""
         if self._borrowed is None or self._pid != os.getpid():
-            self._borrowed = brokers.acquire(self._dsn, self._options)
-            self._pid = os.getpid()
-            self._borrowed.prepare(install=self._options.install)
+            broker = brokers.acquire(self._dsn, self._options)
+            try:
+                broker.prepare(install=self._options.install)
+            except BaseException:
+                brokers.release(broker)
+                raise
+            self._borrowed, self._pid = broker, os.getpid()
         return self._borrowed
 
     def __reduce__(self, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:

@@ -88,6 +88,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         self._may_listen = self.options.listen is not False
         self._wake_channel = settings.notify_channel
         self.leases = Leases(broker.queue, lease)
+        self._failing_since = None
+        self._mail_at = self._touch_at = float("-inf")
         self._is_open = True
         return super().establish_connection()
 
@@ -124,13 +126,15 @@ class Transport(virtual.Transport):  # type: ignore[misc]
     # In a blocking call
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
-        """Deliver a message, or wait for one. Raises socket.timeout when the time is over."""
+        """Deliver what there is, or wait for it. Raises socket.timeout when the time is over."""
         ends_at = None if timeout is None else time.monotonic() + timeout
         while not self._deliver_next():
             left = LONGEST_PAUSE_S if ends_at is None else ends_at - time.monotonic()
             if left <= 0:
                 raise TimeoutError("no message has come")
             self._pause(min(left, LONGEST_PAUSE_S, self._look_again_in()))
+        while self._inbox:
+            self._deliver_next()
 
     def _pause(self, seconds: float) -> None:
         waker = self._the_waker()
@@ -164,13 +168,19 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         if self._loop is None or not self._is_open or self._has_delivered:
             return
         self._the_waker().clear()
-        self.read_notifications()
-        if self._deliver_next():
-            if self._loop is None:
-                return  # a callback has closed the connection
-            self._has_delivered = True
-            self._loop.call_soon(self._on_next_turn)
-            self.wake()  # the loop may be firing timers, and would wait before that
+        try:
+            self.read_notifications()
+            if self._deliver_next() and self._loop is not None:
+                self._has_delivered = True
+                self._loop.call_soon(self._on_next_turn)
+                self.wake()  # the loop may be firing timers, and would wait before that
+        finally:  # an error of a callback must not be the end
+            self._arm()
+
+    def _arm(self) -> None:
+        """Be called again: by a file, or when it is time to look."""
+        if self._loop is None or not self._is_open:
+            return  # a callback has closed the connection
         self._watch_files()
         if self._timer is not None:
             self._timer.cancel()
@@ -224,8 +234,9 @@ class Transport(virtual.Transport):  # type: ignore[misc]
             self._drop_listener()
 
     def _deliver_next(self) -> bool:
-        """Deliver one message. Returns whether there was one. Celery acknowledges between deliveries, so a
-        second message must not be delivered at once: the pool `solo` runs tasks while they are delivered.
+        """Deliver one message. Returns whether there was one. In an event loop Celery acknowledges between
+        turns, so a second message must wait for the next one: the pool `solo` runs tasks while they are
+        delivered.
         During an outage that is shorter than the lease the messages that are held are kept; then the error is
         raised.
         """
@@ -291,6 +302,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]
 
     def _look_again_in(self) -> float:
         """In how many seconds to look again, unless something wakes it."""
+        if self._inbox and not self._has_delivered:
+            return 0.0
         times: list[float] = [channel.intake.until for channel in self.channels if channel._consumers]  # noqa: SLF001
         return max(0.0, min([*times, self._mail_at, float("inf")]) - time.monotonic())
 
