@@ -6,6 +6,9 @@ import kombu
 import pytest
 from t.integration import common
 
+import lonnymq.kombu
+
+lonnymq.kombu.register()
 URL = f"lonnymq+{os.environ['LONNYMQ_SUITE_DSN']}"
 NOWHERE = "lonnymq+postgresql://nobody@localhost:1/nowhere"
 
