@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -215,6 +216,27 @@ def test_a_task_is_acknowledged_before_the_next_one_is_delivered(
     assert left == list(range(20, 1, -1))
     (back,) = queue.messages()  # it was leased, and its consumer was cancelled
     assert (back.status, back.attempts) == ("due", 0)
+
+
+def test_a_forked_process_leaves_the_messages_to_its_parent(connection: Connecting, queue: Queue) -> None:
+    conn = connection(lease=60)
+    orders = conn.SimpleQueue("orders")
+    orders.put("kept")
+    message = orders.get(timeout=10)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            message.ack()
+            conn.release()
+            conn.SimpleQueue("orders").put("from the child")
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (queue.stats().leased, queue.stats().waiting) == (1, 1)
+    message.ack()
+    assert queue.stats().leased == 0
 
 
 def test_counts_purges_and_deletes(connection: Connecting, queue: Queue) -> None:

@@ -8,6 +8,7 @@ maintenance, about once per minute.
 from __future__ import annotations
 
 import logging
+import os
 import random
 import threading
 import time
@@ -44,6 +45,7 @@ class Leases:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
 
     def start(self) -> None:
         """Start the thread, unless it runs."""
@@ -59,15 +61,21 @@ class Leases:
             self.start()
 
     def has(self, tag: str) -> bool:
-        return tag in self._held
+        """Whether the message is held. A forked process holds nothing: the messages are the parent's, and a
+        thread of the parent may have had the lock.
+        """
+        return os.getpid() == self._pid and tag in self._held
 
     def complete(self, tag: str) -> None:
         self._finish(tag, self._queue.complete)
 
     def release(self, tags: Iterable[str]) -> None:
         """Give messages back unharmed. After an outage they come back by themselves."""
+        own = [tag for tag in tags if self.has(tag)]
+        if not own:
+            return
         with self._lock:
-            found = [held for tag in tags if (held := self._held.pop(tag, None)) is not None]
+            found = [held for tag in own if (held := self._held.pop(tag, None)) is not None]
         if not found:
             return
         try:
@@ -102,6 +110,8 @@ class Leases:
 
     def _finish(self, tag: str, finish: Finish) -> None:
         """Finish the message. If the database is away, the thread does it later."""
+        if not self.has(tag):
+            return
         with self._lock:
             delivery = self._held.pop(tag, None)
         if delivery is None:
