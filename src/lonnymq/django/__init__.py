@@ -16,6 +16,7 @@ passes through them:
     error_text       the exception class in a stored traceback
     worker_app       the App that a worker runs: finds the task of a message
     run_task         runs one attempt of a task, and sends the signals
+    completion       completes a task in the transaction of its own work
     task_lists       pages of tasks with a status
     database         the address of a database of Django's settings
     schemas          installs and upgrades the schemas that the backends use
@@ -27,8 +28,9 @@ passes through them:
 from __future__ import annotations
 
 from lonnymq.django.backend import LonnyMQBackend
+from lonnymq.django.completion import complete
 from lonnymq.django.local_backends import DummyBackend, ImmediateBackend
 from lonnymq.django.result_id import message_id_of
 from lonnymq.django.task import LonnyMQTask
 
-__all__ = ["DummyBackend", "ImmediateBackend", "LonnyMQBackend", "LonnyMQTask", "message_id_of"]
+__all__ = ["DummyBackend", "ImmediateBackend", "LonnyMQBackend", "LonnyMQTask", "complete", "message_id_of"]

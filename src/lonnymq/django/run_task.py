@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from lonnymq.commands import Delivery
 from lonnymq.django.backend import LonnyMQBackend
+from lonnymq.django.completion import running
 from lonnymq.django.task_framework import (
     AnyResult,
     AnyTask,
@@ -72,22 +73,40 @@ class Attempt:
         self._call = call
         self._task = call.task()
         self._sender = type(handler.backend)
+        self._result: AnyResult
+        self._is_completed = False
 
     def run(self) -> Any:
         _prepare_connections()
         try:
             result = self._begin()
             task_started.send_robust(self._sender, task_result=result)
+            self._result = result
+            current = running.set(self)
             try:
-                kept = self._succeed(result, self._task.call(*self._arguments(result), **result.kwargs))
+                value = self._task.call(*self._arguments(result), **result.kwargs)
+                kept = None if self._is_completed else self._succeed(result, value)
             except BaseException as error:
                 if self._fail(result, error):
                     task_finished.send_robust(self._sender, task_result=result)
                 raise
+            finally:
+                running.reset(current)
             task_finished.send_robust(self._sender, task_result=result)
             return kept
         finally:
             close_old_connections()
+
+    @property
+    def database(self) -> str:
+        """The alias of the database that has the queue."""
+        return self._handler.backend.settings.database
+
+    def completed_with(self, value: Any) -> dict[str, Any]:
+        """What is kept when the function completes the task itself."""
+        kept = self._succeed(self._result, value)
+        self._is_completed = True
+        return kept
 
     async def run_async(self) -> Any:
         await sync_to_async(_prepare_connections)()

@@ -16,7 +16,7 @@ from django.db import connection, connections, transaction
 from django.test import AsyncClient, Client, TestCase, TransactionTestCase, override_settings
 from django.utils import timezone
 
-from lonnymq.django import message_id_of
+from lonnymq.django import complete, message_id_of
 from lonnymq.django.error_text import class_path
 from lonnymq.django.result_id import result_id
 from lonnymq.django.schemas import install_in, schemas_in, upgrade_after_migrate
@@ -30,6 +30,7 @@ from lonnymq.django.task_framework import (
 )
 from lonnymq.errors import MessageCancelled, SchemaTooNew
 from lonnymq.testing.django import delete_tasks, run_tasks
+from lonnymq.worker.job import NoJob
 from tests.django.site.shop import tasks
 from tests.django.site.shop.models import Order
 
@@ -143,6 +144,18 @@ class Committed(TransactionTestCase):
         for wrong in ("123", guessed, "0" * 32, None):
             with self.assertRaises(TaskResultDoesNotExist):
                 backend().get_result(wrong)
+
+    def test_a_task_that_completes_itself(self) -> None:
+        order = Order.objects.create(customer="acme")
+        billed, wrong = tasks.bill_once.enqueue(order.pk), tasks.complete_without_transaction.enqueue()
+        run_tasks(raise_errors=False)
+        order.refresh_from_db()
+        billed.refresh()
+        self.assertEqual((order.billed, billed.attempts, billed.return_value), (1, 2, "billed"))
+        wrong.refresh()
+        self.assertIn("call it in `with transaction.atomic():`", wrong.errors[0].traceback)
+        with self.assertRaises(NoJob):
+            complete()
 
     def test_cancel_and_retry(self) -> None:
         result, failed = tasks.add.enqueue(1, 2), tasks.fail.enqueue()

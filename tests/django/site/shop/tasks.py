@@ -6,13 +6,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from django.db import transaction
+from django.db import models, transaction
 
 try:
     from django.tasks import task
 except ImportError:
     from django_tasks import task
 
+from lonnymq.django import complete
 from tests.django.site.shop.models import Order
 
 
@@ -72,6 +73,21 @@ def fail_twice(context: Any) -> int:
 @task(backend="second")
 def fail_always() -> None:
     raise NoStock
+
+
+@task(max_attempts=2, backoff=0, takes_context=True)
+def bill_once(context: Any, order: int) -> None:
+    """Its first transaction is rolled back, with the completion."""
+    with transaction.atomic():
+        Order.objects.filter(pk=order).update(billed=models.F("billed") + 1)
+        complete("billed")
+        if context.attempt == 1:
+            raise NoStock
+
+
+@task
+def complete_without_transaction() -> None:
+    complete()
 
 
 @task
