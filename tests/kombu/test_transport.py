@@ -20,6 +20,7 @@ from kombu.exceptions import ChannelError
 import lonnymq.kombu
 from lonnymq import Queue
 from lonnymq.errors import DatabaseUnreachable, InvalidAddress, InvalidArgument, InvalidContent
+from lonnymq.kombu.address import dsn_of
 from lonnymq.kombu.topology import Topology
 
 Connecting = Callable[..., Any]
@@ -354,6 +355,15 @@ def test_what_cannot_work_is_refused(connection: Connecting, dsn: str) -> None:
             connection(**options).connect()
     hidden = kombu.Connection("lonnymq+postgresql://u:secret@h1,h2/db?sslpassword=secret&sslmode=require")
     assert hidden.as_uri() == "lonnymq+postgresql://u:**@h1,h2/db?sslpassword=**&sslmode=require"
+    url = "lonnymq+postgresql://u%40:s%40%2F%25cret@h/db"
+    hidden = kombu.Connection(url)
+    assert (
+        hidden.clone().info()["hostname"] == "lonnymq+postgresql://u%40@h/db"
+    )  # `celery inspect stats` has it
+    assert hidden.as_uri() == "lonnymq+postgresql://u%40:**@h/db"
+    assert hidden.clone().as_uri(include_password=True) == url
+    assert "password=s@/%cret" in dsn_of(hidden)
+    assert dsn_of(kombu.Connection("lonnymq+postgresql://h:5/db?user=a@b")).startswith("user=a@b ")
 
 
 def test_the_first_connection_installs_what_is_missing(dsn: str, conn: psycopg.Connection) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lonnymq.client.queue import Queue
 from lonnymq.commands import QueueSettings
@@ -20,9 +20,9 @@ CONNECTION_WAIT_S = 5.0  # an event loop stands still meanwhile
 
 @dataclass(frozen=True)
 class Key:
-    dsn: str
+    dsn: str = field(repr=False)  # it may contain a password
     schema: str
-    listen: bool | str
+    listen: bool | str = field(repr=False)
     pool_size: int
 
 

@@ -16,7 +16,7 @@ from lonnymq.adapters.listener import NoListening
 from lonnymq.errors import QueueClosed
 from lonnymq.kombu import broker as brokers
 from lonnymq.kombu import channel as channel_module
-from lonnymq.kombu.address import dsn_of, shown
+from lonnymq.kombu.address import dsn_of, hide_password, shown, with_password
 from lonnymq.kombu.broker import Broker
 from lonnymq.kombu.channel import Temporary
 from lonnymq.kombu.leases import OUTAGES, Leases
@@ -51,6 +51,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
+        hide_password(client)
         self.options: Options = read_options(client.transport_options or {})
         self.consumer = f"kombu {socket.gethostname()}:{os.getpid()}"[:255]
         self.temporary: dict[str, Temporary] = {}
@@ -74,7 +75,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         return psycopg.__version__
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
-        return shown(uri, include_password=include_password, mask=mask)
+        url = with_password(uri, self.client.password)
+        return shown(url, include_password=include_password, mask=mask)
 
     def establish_connection(self) -> Any:
         broker = brokers.acquire(dsn_of(self.client), self.options)
