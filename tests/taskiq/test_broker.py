@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
 import psycopg
@@ -455,5 +455,35 @@ def test_a_task_in_a_transaction(dsn: str) -> None:
             await conn.commit()
         assert (await broker.queue.stats()).waiting == 1
         await broker.shutdown()
+
+    asyncio.run(main())
+
+
+def test_a_message_that_its_task_does_not_acknowledge(dsn: str) -> None:
+    """It is served again when its lease ends. Whoever listens without taskiq's receiver acknowledges, too."""
+
+    async def main() -> None:
+        async with AsyncQueue(dsn) as queue:
+            broker, attempts = broker_on(queue, lease=1), []
+
+            @broker.task(ack_type="manual")
+            async def work(here: Here) -> None:
+                attempts.append(here.message.task_id)
+                if len(attempts) == 2:
+                    await here.ack()
+
+            async with worker(broker):
+                sent = await work.kiq()  # type: ignore[call-overload]
+                await until(lambda: is_empty(queue) if len(attempts) == 2 else False)
+            assert attempts == [sent.task_id] * 2
+
+            sent = await work.kiq()  # type: ignore[call-overload]
+            async with aclosing(broker.listen()) as messages:
+                async for message in messages:
+                    assert broker.formatter.loads(message.data).task_id == sent.task_id
+                    await message.ack()  # type: ignore[misc]
+                    break
+            assert await is_empty(queue)
+            await broker.shutdown()
 
     asyncio.run(main())
