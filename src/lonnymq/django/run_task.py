@@ -16,7 +16,8 @@ from traceback import format_exception
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections, reset_queries
+from django.db import close_old_connections, connections, reset_queries
+from django.db.transaction import TransactionManagementError
 from django.utils import timezone
 
 from lonnymq.commands import Delivery
@@ -85,6 +86,7 @@ class Attempt:
             current = running.set(self)
             try:
                 value = self._task.call(*self._arguments(result), **result.kwargs)
+                _check_no_transaction()
                 kept = None if self._is_completed else self._succeed(result, value)
             except BaseException as error:
                 if self._fail(result, error):
@@ -95,7 +97,7 @@ class Attempt:
             task_finished.send_robust(self._sender, task_result=result)
             return kept
         finally:
-            close_old_connections()
+            _release_connections()
 
     @property
     def database(self) -> str:
@@ -124,7 +126,7 @@ class Attempt:
             await task_finished.asend_robust(self._sender, task_result=result)
             return kept
         finally:
-            await sync_to_async(close_old_connections)()
+            await sync_to_async(_release_connections)()
 
     def _begin(self) -> AnyResult:
         now = timezone.now()
@@ -198,4 +200,25 @@ class Attempt:
 def _prepare_connections() -> None:
     """With DEBUG, connections collect their queries, which would fill the memory of a worker."""
     reset_queries()
+    close_old_connections()
+
+
+def _check_no_transaction() -> None:
+    """What a task wrote in a transaction that it left open is rolled back, so it has failed."""
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            raise TransactionManagementError(
+                f"the task left a transaction of the database {connection.alias!r} open: use "
+                "`with transaction.atomic():`"
+            )
+
+
+def _release_connections() -> None:
+    """A task that was interrupted may have left a transaction open: the next task in this thread must not
+    become part of it.
+    """
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            connection.close()
+            del connections[connection.alias]
     close_old_connections()

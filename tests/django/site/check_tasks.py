@@ -157,6 +157,17 @@ class Committed(TransactionTestCase):
         with self.assertRaises(NoJob):
             complete()
 
+    def test_a_task_that_leaves_a_transaction_open(self) -> None:
+        order = Order.objects.create(customer="acme")
+        left = tasks.leave_transaction_open.enqueue(order.pk)
+        next_one = tasks.bill.using(channel="default", queue_name="default", priority=-1).enqueue(order.pk)
+        run_tasks(raise_errors=False)
+        order.refresh_from_db()
+        left.refresh()
+        next_one.refresh()
+        self.assertEqual((order.billed, left.status, next_one.return_value), (1, FAILED, 1))
+        self.assertIn("left a transaction of the database 'default' open", left.errors[0].traceback)
+
     def test_cancel_and_retry(self) -> None:
         result, failed = tasks.add.enqueue(1, 2), tasks.fail.enqueue()
         self.assertTrue(backend().cancel(result.id))

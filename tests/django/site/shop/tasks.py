@@ -86,6 +86,12 @@ def bill_once(context: Any, order: int) -> None:
 
 
 @task
+def leave_transaction_open(order: int) -> None:
+    transaction.atomic().__enter__()
+    Order.objects.filter(pk=order).update(billed=100)
+
+
+@task
 def complete_without_transaction() -> None:
     complete()
 
