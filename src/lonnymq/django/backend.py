@@ -33,6 +33,9 @@ from lonnymq.errors import LonnyMQError
 from lonnymq.message_options import TaskOptions
 from lonnymq.worker.handler_policy import HandlerPolicy
 
+TASK_OPTIONS = ("max_attempts", "max_crashes", "backoff", "timeout", "lease", "keep_result")
+"""The options of a backend that a task can have, too."""
+
 
 class LonnyMQBackend(BaseTaskBackend):
     """A backend of TASKS. Its `queue` has the other calls of LonnyMQ, on Django's own connection."""
@@ -61,38 +64,37 @@ class LonnyMQBackend(BaseTaskBackend):
         return own == (other.settings.database, other.settings.schema)
 
     def validate_task(self, task: AnyTask) -> None:
+        """Also checks the options of LonnyMQ that the task has. Those of the backend are left to the system
+        checks, which could not run if the modules with tasks could not be imported.
+        """
         super().validate_task(task)
         try:
-            self.policy_of(task)
+            for name in TASK_OPTIONS:
+                if (own := getattr(task, name, None)) is not None:
+                    check_option(name, own)
+            check_work_options({"lane": task.queue_name, "cost": getattr(task, "cost", None)})
+            HandlerPolicy(max_running=getattr(task, "max_running", None))
         except (LonnyMQError, TypeError, ValueError) as error:
             raise InvalidTask(str(error)) from error
 
     def policy_of(self, task: AnyTask) -> HandlerPolicy:
-        """The options of a task: its own, or else those of the backend."""
-
-        def option(name: str) -> Any:
-            own = getattr(task, name, None)
-            if own is None:
-                return getattr(self.settings, name)
-            check_option(name, own)
-            return own
-
-        max_attempts, max_crashes = option("max_attempts"), option("max_crashes")
+        """The options of a task: its own, or else those of the backend. Raises ImproperlyConfigured."""
+        chosen = {name: getattr(self.settings, name) for name in TASK_OPTIONS}
+        own = {name: getattr(task, name, None) for name in TASK_OPTIONS}
+        chosen |= {name: value for name, value in own.items() if value is not None}
         options: TaskOptions = {
             "lane": task.queue_name,
             "cost": getattr(task, "cost", None),
-            "max_attempts": max_attempts + max_crashes,
-            "keep_result": option("keep_result"),
+            "max_attempts": chosen["max_attempts"] + chosen["max_crashes"],
+            "keep_result": chosen["keep_result"],
         }
-        check_work_options(options)
-        backoff = option("backoff")
         return HandlerPolicy(
             options=options,
-            timeout=option("timeout"),
-            lease=option("lease"),
+            timeout=chosen["timeout"],
+            lease=chosen["lease"],
             max_running=getattr(task, "max_running", None),
-            max_failures=max_attempts,
-            **({} if backoff is None else {"backoff": backoff}),
+            max_failures=chosen["max_attempts"],
+            **({} if chosen["backoff"] is None else {"backoff": chosen["backoff"]}),
         )
 
     def enqueue(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AnyResult:

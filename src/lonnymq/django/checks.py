@@ -30,7 +30,7 @@ def check_backend(backend: LonnyMQBackend) -> Iterable[CheckMessage]:
     try:
         _ = backend.settings
     except ImproperlyConfigured as error:
-        yield Error(str(error), hint="See docs/django.md for the options.", id="lonnymq.E002")
+        yield Error(str(error), hint="The guide for Django lists the options.", id="lonnymq.E002")
     for name in sorted(backend.queues):
         try:
             check_work_options({"lane": name})
