@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from kombu.asynchronous.hub import Hub
 from kombu.exceptions import ChannelError
+from psycopg.conninfo import make_conninfo
 
 import lonnymq.kombu
 from lonnymq import Queue
@@ -374,4 +375,7 @@ def test_the_first_connection_installs_what_is_missing(dsn: str, conn: psycopg.C
         made.SimpleQueue("orders").put("x")
     with Queue(dsn, "shop") as queue:
         assert queue.stats().waiting == 1
+        Topology(queue).check()
+    refused = pytest.raises(lonnymq.errors.NotPermitted, match="GRANT USAGE ON SCHEMA .shop_kombu.")
+    with Queue(make_conninfo(dsn, options="-c role=pg_monitor"), "shop") as queue, refused:
         Topology(queue).check()

@@ -18,8 +18,8 @@ MAYBE_PASSWORD = re.compile(r"(://[^:/?@]*):([^/?#]*|[^@]*)@")
 
 
 def hide_password(client: Any) -> None:
-    """Keep the password of a kombu Connection where kombu keeps passwords, and not in its URL: `celery inspect
-    stats` shows the URL.
+    """Keep the password of a kombu Connection where kombu keeps passwords, and not in its URL, which `celery
+    inspect stats` shows.
     """
     url = str(client.hostname or "")
     found = PASSWORD.search(url)

@@ -118,8 +118,16 @@ class Topology:
         self.notify_channel = schema_name(queue.schema)
 
     def check(self) -> None:
-        """Raise SchemaMissing if the tables do not exist."""
-        self._read()
+        """Raise SchemaMissing if the tables do not exist, and NotPermitted if this role may not use them."""
+        try:
+            self._read()
+        except NotPermitted as error:
+            schema = identifier(schema_name(self._queue.schema))
+            raise NotPermitted(
+                error.message.partition(": ")[0],
+                f"have an administrator run: GRANT USAGE ON SCHEMA {schema} TO the role; "
+                f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO the role",
+            ) from error
 
     def install(self, dsn: str) -> None:
         """Create the tables, if they do not exist yet. The lock is for processes that start together."""
