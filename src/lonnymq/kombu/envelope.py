@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from base64 import b64decode
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from kombu.utils.json import dumps, loads
@@ -33,8 +33,7 @@ def sealed(message: Mapping[str, Any], lane: str, options: Options) -> NewMessag
     if isinstance(task_id := headers.get("id"), str):
         shown["task_id"] = task_id
     if run_at is not None:
-        shown["eta"] = headers["eta"]
-        headers["eta"] = None  # the queue keeps the time; a worker that knew it would wait once more
+        shown["eta"] = str(headers["eta"])
     if channel != DEFAULT_CHANNEL:
         headers[options.channel_header] = channel
     return NewMessage(
@@ -59,6 +58,10 @@ def opened(delivery: Delivery, tag: str) -> dict[str, Any]:
     """kombu's message, with the tag that acknowledges this delivery."""
     message = message_of(delivery.content, tag)
     message["properties"]["delivery_info"]["redelivered"] = delivery.attempts > 1
+    eta = due_time(message["headers"].get("eta"))
+    if eta is not None and eta > (now := datetime.now(UTC)):
+        # It is due by the database's clock, or someone made it due. A worker would wait for the time.
+        message["headers"]["eta"] = now.isoformat()
     return message
 
 
