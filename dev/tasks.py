@@ -45,8 +45,8 @@ SPARK = "tests/spark"
 # that are open on their server.
 SPARK_PROCESSES = ["-n", "2", "--dist", "loadfile", "--own-servers"]
 ON_OLDEST = ("tests/sql", "tests/plans", "tests/isolation")
-# Every test runs on the oldest version too, but few cases of each: all of them run on 18.
-FEW_ON_OLDEST = ["-m", DEFAULT_SELECTION, "--cases", "1"]
+# The oldest version runs every test but the slow ones, and few cases of each: all of them run on 18.
+FEW_ON_OLDEST = ["-m", SELECTIONS["--quick"], "--cases", "1"]
 RERUN_MAX = 5
 LAST_FAILED = ["--last-failed", "--last-failed-no-failures=none"]
 LOCKED = ("runtime", "dev")

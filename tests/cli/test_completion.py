@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lonnymq import Queue
-from tests.cli.running import NOWHERE, environment
+from tests.cli.running import NOWHERE, environment, run
 
 TIMEOUT_S = 60.0
 PROGRAM = Path(sys.executable).parent / "lonnymq"
@@ -112,14 +112,11 @@ def offered(*words: str, dsn: str | None, **env: str) -> list[str]:
         "COMP_WORDS": "\n".join(["lonnymq", *words]),
         "COMP_CWORD": str(len(words)),
     }
-    done = subprocess.run(
-        [PROGRAM], env=environment(dsn, asked | env), capture_output=True, text=True, check=False
-    )
+    done = run(dsn=dsn, env=asked | env)
     assert done.stderr == ""
     return done.stdout.split()
 
 
-@pytest.mark.slow
 def test_names_of_channels(queue: Queue, dsn: str) -> None:
     for name in ("acme", "acme-eu", "bluebird", "needs quotes", "needs'quotes", "needs-none"):
         queue.enqueue(1, channel=name)
@@ -134,7 +131,6 @@ def test_names_of_channels(queue: Queue, dsn: str) -> None:
     assert offered("channels", "show", "--dsn", dsn, "b", dsn=None) == ["bluebird"]
 
 
-@pytest.mark.slow
 def test_without_a_database_nothing_is_offered(queue: Queue, dsn: str) -> None:
     queue.enqueue(1, channel="acme")
     for address, env in (
@@ -148,7 +144,6 @@ def test_without_a_database_nothing_is_offered(queue: Queue, dsn: str) -> None:
 
 @pytest.mark.parametrize(("shell", "begins"), [("zsh", "#compdef lonnymq"), ("fish", "complete --command")])
 def test_scripts_for_other_shells(shell: str, begins: str) -> None:
-    env = os.environ | {"_LONNYMQ_COMPLETE": f"source_{shell}"}
-    done = subprocess.run([PROGRAM], env=env, capture_output=True, text=True, check=False)
+    done = run(env={"_LONNYMQ_COMPLETE": f"source_{shell}"})
     assert done.stdout.lstrip().startswith(begins)
     assert f"complete_{shell}" in done.stdout

@@ -160,7 +160,9 @@ def test_the_window_grows(queue: Queue, dsn: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (None, 130)], ids=str
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.long), (None, 130)],
+    ids=str,
 )
 def test_the_terminal_is_restored(dsn: str, number: signal.Signals | None, code: int) -> None:
     with Terminal("top", *OFTEN, dsn=dsn) as terminal:

@@ -45,8 +45,8 @@ def bench_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     ("only", "peers"),
     [
         long("create, 1 channel, 1 per call", {"lonnymq", "pgmq", "prototype"}),
-        long("create, 1 channel, 100 per call", {"lonnymq", "pgmq"}),
-        ("steady, 10 channels, 1 per dequeue, async", {"lonnymq", "pgmq", "prototype"}),
+        ("create, 1 channel, 100 per call", {"lonnymq", "pgmq"}),
+        long("steady, 10 channels, 1 per dequeue, async", {"lonnymq", "pgmq", "prototype"}),
         long("steady, 1,000 channels, 50 per dequeue, durable", {"lonnymq", "pgmq"}),
         long("limits, 1,000 channels, 50 per dequeue", {"lonnymq", "with limits"}),
     ],

@@ -64,10 +64,10 @@ def test_there_are_twenty_tenants() -> None:
     assert NOISY.backlog == 20_000
 
 
-@pytest.mark.slow
+@pytest.mark.long  # tests/spark/test_demo.py checks the same, with the session of its tests
 @pytest.mark.parametrize(
     ("command", "most"),
-    [(SMALL_COMMAND, 20_000), pytest.param(COMMAND, 10**9, marks=pytest.mark.long)],
+    [(SMALL_COMMAND, 20_000), (COMMAND, 10**9)],
     ids=["small", "as it is"],
 )
 def test_its_result_and_its_report_with_spark(
@@ -161,7 +161,7 @@ def test_the_table_and_the_bars_fit_a_terminal() -> None:
     ("number", "moment"),
     [
         (signal.SIGTERM, "*/**/postmaster.pid"),
-        (signal.SIGINT, "*/**/postmaster.pid"),
+        pytest.param(signal.SIGINT, "*/**/postmaster.pid", marks=pytest.mark.long),
         (signal.SIGTERM, "lonnymq-demo-health-*/worker-2"),
     ],
 )

@@ -66,6 +66,7 @@ def shows_all(terminal: Terminal) -> bool:
     return any(all(tenant.channel in update for tenant in TENANTS) for update in updates)
 
 
+@pytest.mark.long  # the next test sees the table, and tests/e2e/test_demo.py the result and its width
 def test_the_table_is_live_and_the_result_fits_the_screen(folder: Path) -> None:
     with demo(folder, columns=80, lines=24) as terminal:
         terminal.until(lambda: "Messages served per tenant" in terminal.raw)
@@ -94,6 +95,8 @@ def test_ctrl_c_leaves_nothing_behind(folder: Path) -> None:
         assert len(processes_of(folder)) > 2
         terminal.press("\x03")
         assert terminal.end() == 130
+    assert terminal.raw.count(UP_AND_ERASED) > 20, "each update overwrites the one before"
+    assert WHOLE_SCREEN not in terminal.raw
     assert max(map(len, drawn(terminal))) <= 120
     assert "Traceback" not in terminal.raw
     assert list(folder.iterdir()) == []

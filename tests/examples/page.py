@@ -35,6 +35,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from lonnymq.cli import main
 from lonnymq.embedded import binaries
+from tests.examples import quick_lonnymq
 
 CHECKOUT = Path(__file__).parents[2]
 FENCED = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -324,6 +325,7 @@ class LonnymqCommands:
 
 RUNNERS: Mapping[str, type[Python | Psql | Shell]] = {"python": Python, "sql": Psql, "sh": Shell}
 IN_THIS_PROCESS = ("spark.md",)
+MANY_COMMANDS = ("cli.md",)
 
 
 def run(page: Path, dsn: str | None) -> list[str]:
@@ -345,4 +347,8 @@ def run(page: Path, dsn: str | None) -> list[str]:
 
 if __name__ == "__main__":
     os.chdir(sys.argv[2])
-    print(json.dumps(run(Path(sys.argv[1]), sys.argv[3] if len(sys.argv) > 3 else None)))
+    with contextlib.ExitStack() as stack:
+        if Path(sys.argv[1]).name in MANY_COMMANDS:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="lonnymq-page-"))
+            stack.enter_context(quick_lonnymq.on_path(Path(scratch)))
+        print(json.dumps(run(Path(sys.argv[1]), sys.argv[3] if len(sys.argv) > 3 else None)))

@@ -20,7 +20,7 @@ from lonnymq.spark.sessions.java import find_java
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Settings for sessions that run many small queries: compiling a query takes Spark longer than running it.
-The commands, the guide and the tests on a cluster run with Spark's own settings.
+The commands and the tests on a cluster run with Spark's own settings.
 """
 MAKE_TIMEOUT_S = 120
 WARM_UP = """
@@ -40,9 +40,18 @@ spark.stop()
 """
 
 
+def interpreted(folder: Path) -> dict[str, str]:
+    """The variable with which programs that start their own Spark use these settings."""
+    conf = folder / "spark conf"
+    conf.mkdir()
+    lines = [f"{name} {value}\n" for name, value in INTERPRETED.items()]
+    (conf / "spark-defaults.conf").write_text("".join(lines), encoding="ascii")
+    return {"SPARK_CONF_DIR": str(conf)}
+
+
 def cache_of(config: pytest.Config) -> Path | None:
     """Where the archive stays for the next run. pytest may run without its cache."""
-    cache = config.cache
+    cache: pytest.Cache | None = config.cache
     return None if cache is None else cache.mkdir("java")
 
 
