@@ -484,6 +484,7 @@ def test_a_message_that_its_task_does_not_acknowledge(dsn: str) -> None:
                     await message.ack()  # type: ignore[misc]
                     break
             assert await is_empty(queue)
+            assert await queue.dead.list() == []
             await broker.shutdown()
 
     asyncio.run(main())
