@@ -203,8 +203,10 @@ class ChangeView:
 
     def ranges(self, cursor: Cursor, first: int, behind: int, end: Snapshot) -> list[XidRange]:
         """The rows from `first` to before `behind`, in at most MAX_RANGES ranges of equal width."""
-        bounds = range(first, behind, max(1, -(-(behind - first) // MAX_RANGES)))
-        group = f"width_bucket(xid, CAST('{_array(bounds)}' AS XID8[]))"
+        width = max(1, -(-(behind - first) // MAX_RANGES))
+        group = "xid"
+        if width > 1:
+            group = f"width_bucket(xid, CAST('{_array(range(first, behind, width))}' AS XID8[]))"
         return self.counts(cursor, self.from_to(first, behind, end), group)
 
     def split(self, cursor: Cursor, ranges: Iterable[XidRange], end: Snapshot, most: int) -> list[XidRange]:
