@@ -1,6 +1,6 @@
--- Part of claim_next, which has locked the claimant: move the messages of its last claim that do not fit into p_max_bytes
--- of content to claims with the next numbers, each as large as that allows, but with at least one message. Their
--- messages stay leased. Returns how many messages the claim has left.
+-- Part of claim_next, which has locked the claimant: move the messages of its last claim that do not fit into
+-- p_max_bytes of content to claims with the next numbers, each as large as that allows, but with at least one message.
+-- Their messages stay leased. Returns how many messages the claim has left.
 CREATE OR REPLACE FUNCTION claim_split (p_claimant TEXT, p_seq BIGINT, p_max_bytes BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
