@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import tempfile
 import threading
+import time
 import uuid
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -180,6 +183,31 @@ class Committed(TransactionTestCase):
         self.assertTrue(backend().retry(failed.id))
         failed.refresh()
         self.assertEqual((failed.status, len(failed.errors)), (READY, 2))
+
+    def test_cancel_a_task_that_runs(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            result = tasks.wait_for.enqueue(f"{folder}/begun", f"{folder}/gate")
+            finished: list[str] = []
+
+            def note(sender: Any, task_result: Any, **_: Any) -> None:
+                finished.append(str(task_result.status))
+
+            task_finished.connect(note)
+            worker = threading.Thread(target=run_tasks, kwargs={"raise_errors": False})
+            worker.start()
+            try:
+                while not Path(folder, "begun").exists():
+                    time.sleep(0.01)
+                result.refresh()
+                self.assertEqual(result.status, RUNNING)
+                self.assertTrue(backend().cancel(result.id))
+                worker.join(30)
+            finally:
+                task_finished.disconnect(note)
+        self.assertFalse(worker.is_alive())
+        result.refresh()
+        self.assertEqual((result.status, result.errors[0].exception_class), (FAILED, MessageCancelled))
+        self.assertEqual(finished, [FAILED])
 
     def test_run_after_priority_queue_name_and_channel(self) -> None:
         soon = timezone.now() + timedelta(hours=1)
