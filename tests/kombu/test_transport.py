@@ -261,6 +261,10 @@ def test_counts_purges_and_deletes(connection: Connecting, queue: Queue) -> None
     assert queue.stats().waiting == 0
     with pytest.raises(ChannelError):
         connection(pool_size=2).channel().queue_declare("orders", passive=True)
+    # A task makes its queue. A reply whose queue is gone does not: nobody would ever read it.
+    for name, headers in (("new", {"task": "bill"}), ("gone", {})):
+        conn.Producer().publish(1, routing_key=name, correlation_id="7", headers=headers)
+    assert [message.lane for message in queue.messages()] == ["new"]
 
 
 def test_processes_agree_on_bindings_and_temporary_queues(

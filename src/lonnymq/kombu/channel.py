@@ -214,8 +214,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def _put_all(self, queues: Iterable[str], message: dict[str, Any]) -> None:
         names = [name for name in queues if name]
         unknown = [name for name in names if not self._topology.exists(name)]
-        if unknown and _is_reply(message["properties"]):
-            return  # whoever asked is gone
+        if unknown and _is_reply(message):
+            names = [name for name in names if name not in unknown]  # whoever asked is gone
+            unknown = []
         for name in unknown:
             _check_name(name)
             self._topology.declare(name, is_temporary=False, expires_ms=None)
@@ -374,9 +375,12 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         self._topology.post([queue], content_of(raw), priority_of(raw["properties"]) or 0)
 
 
-def _is_reply(properties: dict[str, Any]) -> bool:
-    """Whether the message answers another one: a result of Celery's backend `rpc`."""
-    return bool(properties.get("correlation_id")) and not properties.get("reply_to")
+def _is_reply(message: dict[str, Any]) -> bool:
+    """Whether the message answers another one: a result of Celery's backend `rpc`. A task must not be lost,
+    though it has a correlation id too.
+    """
+    properties, headers = message["properties"], message.get("headers") or {}
+    return bool(properties.get("correlation_id")) and not properties.get("reply_to") and "task" not in headers
 
 
 def _check_name(queue: str) -> None:
