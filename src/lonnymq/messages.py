@@ -22,7 +22,9 @@ class _Messages:
         self.channel = channel
 
     def _channel(self, channel: str | None) -> str:
-        return channel or self.channel or DEFAULT_CHANNEL
+        """The queue refuses an empty name: a request without a tenant must not use the default channel."""
+        chosen = self.channel if channel is None else channel
+        return DEFAULT_CHANNEL if chosen is None else chosen
 
     @shows(MessageOptions)
     def using(
@@ -36,7 +38,8 @@ class _Messages:
         """The task, whose calls are enqueued in the transaction: `await
         messages.using(send_invoice).enqueue_async(7)`.
         """
-        return task.using(channel=channel or self.channel, on_full=on_full, conn=self.conn, **options)
+        chosen = self.channel if channel is None else channel
+        return task.using(channel=chosen, on_full=on_full, conn=self.conn, **options)
 
 
 class AsyncMessages(_Messages):

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from lonnymq import App, AsyncQueue, Created, Queue, Worker
-from lonnymq.errors import InvalidArgument, LonnyMQError
+from lonnymq.errors import InvalidArgument, InvalidChannel, LonnyMQError
 from lonnymq.fastapi import (
     AsyncMessages,
     CurrentQueue,
@@ -168,7 +168,12 @@ def test_a_task_and_its_channel(dsn: str) -> None:
 
     with TestClient(app) as client:
         assert client.post("/", headers={"x-tenant": "acme"}).json() is True
+        with pytest.raises(InvalidChannel, match="needs a name"):
+            client.post("/", headers={"x-tenant": ""})
     with Queue(dsn) as queue:
+        assert len(queue.messages()) == 4
+        with pytest.raises(InvalidChannel, match="needs a name"), psycopg.connect(dsn) as connection:
+            Messages(queue, connection, "").enqueue(1)
         found = {(message.channel, message.max_attempts) for message in queue.messages()}
     assert found == {("of the task", 7), ("acme", 7), ("of the call", 7), ("default", None)}
 

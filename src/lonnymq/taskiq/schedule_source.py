@@ -174,7 +174,8 @@ class LonnyMQScheduleSource(ScheduleSource):
         for option in ("priority", "cost", "lane", "max_attempts"):
             if (given := options.get(option)) is not None:
                 stored[option] = given
-        channel = channel_of(task.labels) or DEFAULT_CHANNEL
+        named = channel_of(task.labels)
+        channel = DEFAULT_CHANNEL if named is None else named
         command = ScheduleOpen([name], [_times(task)], [_zone(task)], ["one"], [channel], [content], [stored])
         await self._source.get().perform(ask(command))
 
