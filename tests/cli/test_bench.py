@@ -139,6 +139,7 @@ def test_a_login_that_may_not_create_a_schema(login: Login, conn: psycopg.Connec
     assert f"may not create a schema in database {conn.info.dbname} ({grant})" in done.stderr
 
 
+@pytest.mark.long  # the test before has a login without it, and the first one all results
 def test_a_login_with_only_that_privilege(
     login: Login, conn: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ MISSING_ROLES = {
 }
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_missing_role_is_named(
     dsn: str, conn: psycopg.Connection, driver: str, monkeypatch: pytest.MonkeyPatch
@@ -110,7 +111,7 @@ class NotAConnection:
 
 
 def test_objects_that_are_not_connections() -> None:
-    with pytest.raises(errors.UnsuitableConnection, match=r"NotAConnection.*psycopg 3"):
+    with pytest.raises(errors.UnsuitableConnection, match=r"NotAConnection.*psycopg or psycopg2"):
         run(NotAConnection(), "lonnymq", commands.QueueGet())
     with pytest.raises(errors.UnsuitableConnection, match="is not a connection"):
         run(psycopg.rows.tuple_row, "lonnymq", commands.QueueGet())
@@ -126,6 +127,7 @@ def test_sync_and_async_are_not_mixed(dsn: str) -> None:
             asyncio.run(call)
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_schema_with_any_name(dsn: str, driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drivers do not mistake any part of the schema's name for a placeholder."""

@@ -106,7 +106,7 @@ def _answer(dsn: str, answer: bytes) -> int:
     return code
 
 
-@pytest.mark.parametrize("schema", ["lonny", "ünï'\"$\\"])
+@pytest.mark.parametrize("schema", [pytest.param("lonny", marks=pytest.mark.long), "ünï'\"$\\"])
 def test_the_printed_sql_runs_through_psql(conn: psycopg.Connection[Any], dsn: str, schema: str) -> None:
     for command in ("install", "upgrade"):
         psql(dsn, start("sql", command, "--schema", schema).stdout)

@@ -25,7 +25,7 @@ from tests.invariants import check, dequeue, dispatch, drain
 
 # Keeps asynchronous commits in memory as long as PostgreSQL allows.
 SETTINGS = DURABLE | {"wal_writer_delay": "10s", "wal_writer_flush_after": "2GB", "bgwriter_delay": "10s"}
-CRASHES = int(os.environ.get("LONNYMQ_FAULT_CRASHES", "3"))
+CRASHES = int(os.environ.get("LONNYMQ_FAULT_CRASHES", "2"))
 CONTROL_ROUNDS = 10
 # A crash may lose a dequeue with its lease, its time and its attempt, so those are not checked.
 CHECKED_RULES = ("1:", "2:", "3:", "6:", "5: message", "5: a zombie", "4: message")

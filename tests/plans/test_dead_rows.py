@@ -146,7 +146,7 @@ def complete_next(conn: psycopg.Connection) -> None:
     complete(conn, dequeue(conn, 1, HOUR)[0])
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("level", "unique_while"), [*((level, "running") for level in LEVELS), ("READ COMMITTED", "waiting")]
 )
@@ -178,7 +178,11 @@ def test_a_key_that_was_used_often(connect: Connect, level: str, unique_while: s
 LEAVE = "INSERT INTO departure (channel, n) SELECT 'a', 1 FROM generate_series(1, 300)"
 
 
-@pytest.mark.parametrize("is_writer_open", [False, True], ids=["", "and a writer is open"])
+@pytest.mark.parametrize(
+    "is_writer_open",
+    [pytest.param(False, marks=pytest.mark.long), True],
+    ids=["", "and a writer is open"],
+)
 def test_a_full_channel_that_many_left(connect: Connect, is_writer_open: bool) -> None:
     """A create, with room and without, does not read old departures."""
     comparison = Comparison(connect, Statistics.STALE)

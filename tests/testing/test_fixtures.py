@@ -224,7 +224,10 @@ def test_a_server_that_the_project_starts_itself(project: Project, role: Role) -
     project.run().assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize("spelling", ["keywords", "sqlalchemy", pytest.param("url", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "spelling",
+    ["keywords", *(pytest.param(other, marks=pytest.mark.long) for other in ("sqlalchemy", "url"))],
+)
 def test_the_address_is_a_url_whatever_the_form_of_the_servers_address(
     project: Project, role: Role, spelling: str
 ) -> None:

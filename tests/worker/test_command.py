@@ -207,7 +207,9 @@ def test_wrong_use_of_a_process(folder: Path, target: str, code: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["shop.tasks:app", "shop.tasks:other"])
+@pytest.mark.parametrize(
+    "target", ["shop.tasks:app", pytest.param("shop.tasks:other", marks=pytest.mark.long)]
+)
 def test_no_database(folder: Path, target: str) -> None:
     done = run(folder, NOWHERE, target)
     assert done.returncode == 3, done.stderr
@@ -216,7 +218,9 @@ def test_no_database(folder: Path, target: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["shop.tasks:app", "shop.tasks:other"])
+@pytest.mark.parametrize(
+    "target", [pytest.param("shop.tasks:app", marks=pytest.mark.long), "shop.tasks:other"]
+)
 def test_no_schema(folder: Path, conn: psycopg.Connection, dsn: str, target: str) -> None:
     uninstall(conn, "lonnymq")
     done = run(folder, dsn, target)
@@ -319,7 +323,10 @@ def test_the_log_as_text(folder: Path, dsn: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [[], ["--log-format", "json", "--log-level", "debug"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param([], marks=pytest.mark.long), ["--log-format", "json", "--log-level", "debug"]],
+)
 def test_an_app_that_configures_logging_is_left_alone(folder: Path, dsn: str, arguments: list[str]) -> None:
     """Each record is written once, as the app wants it."""
     enqueue_for_the_log(dsn)
