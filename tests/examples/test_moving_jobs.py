@@ -23,12 +23,16 @@ JOBS = 200
 
 
 def function_of_page(name: str, dsn: str, queue: Queue) -> Callable[[int], int]:
-    (code,) = (block.code for block in blocks(PAGE) if f"def {name}(" in block.code)
+    message_of, code = (
+        block.code
+        for block in blocks(PAGE)
+        if "def message_of(" in block.code or f"def {name}(" in block.code
+    )
     app = App(queue)
     app.task(name="unused")(lambda: None)
     names: dict[str, Any] = {"dsn": dsn, "queue": queue, "app": app, "Worker": Worker, "Any": Any}
     names |= {"psycopg": psycopg, "NewMessage": NewMessage, "dict_row": dict_row}
-    exec(code.partition("\n\n\nprint(")[0], names)  # noqa: S102
+    exec(message_of + code.partition("\n\n\nprint(")[0], names)  # noqa: S102
     move: Callable[[int], int] = names[name]
     return move
 

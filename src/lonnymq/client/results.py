@@ -107,7 +107,9 @@ def value_of(found: Status, waited_s: float | None = None) -> Any:
             f"there is no message {found.id}, or its result is not kept any more"
             if is_unknown
             else f"the result of message {found.id} is not kept",
-            "enqueue the message with keep_result=, for long enough",
+            "commit the transaction that enqueued it before you wait, and enqueue it with keep_result="
+            if is_unknown
+            else "enqueue the message with keep_result=, for long enough",
         )
     within = "" if waited_s is None else f" within {waited_s:g} s"
     raise NotFinished(

@@ -22,7 +22,7 @@ from lonnymq.taskiq.labels import channel_of, options_of
 from lonnymq.taskiq.queue_source import QueueSource, Source
 from lonnymq.taskiq.run_middleware import RunMiddleware
 from lonnymq.taskiq.task_message import SCHEDULE_HEADER, TASK_ID_HEADER
-from lonnymq.worker.worker_settings import consumer_name, lanes_to_serve
+from lonnymq.worker.worker_settings import UNKNOWN_TASK_TIMEOUT_S, consumer_name, lanes_to_serve
 
 ChannelOf = Callable[[BrokerMessage], str]
 
@@ -41,8 +41,8 @@ class LonnyMQBroker(AsyncBroker):
     leases end.
 
     A task that raised, and that nothing retries, becomes a dead letter; with `dead_letters=False` its message
-    is completed. A message whose task is not known here is rejected, so that another worker gets it. With an
-    `unknown_task_timeout`, it becomes a dead letter when no worker has known it for so long.
+    is completed. A message whose task is not known here is rejected, so that another worker gets it. It
+    becomes a dead letter when no worker has known it for `unknown_task_timeout`; None: never.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LonnyMQBroker(AsyncBroker):
         lease: Duration | None = None,
         batch: int = 1,
         dead_letters: bool = True,
-        unknown_task_timeout: Duration | None = None,
+        unknown_task_timeout: Duration | None = UNKNOWN_TASK_TIMEOUT_S,
         name: str | None = None,
     ) -> None:
         super().__init__()

@@ -85,7 +85,7 @@ class Registry:
                 async with asyncio.timeout(LEAVE_TIMEOUT_S), self._reporting:
                     await self._queue.perform(ask(WorkerLeave(self._id)))
             except Exception as error:  # noqa: BLE001 - maintenance removes it later
-                log.info("the worker stays in the list of workers for a while: %s", error)
+                log.info("the worker stays in the list of workers for a while: %r", error)
 
     async def _report(self) -> None:
         async with self._reporting:

@@ -18,6 +18,7 @@ from lonnymq.worker.app import App
 from lonnymq.worker.session import WorkerSession
 from lonnymq.worker.threads import INTERRUPT_TIMEOUT_S
 from lonnymq.worker.worker_settings import (
+    UNKNOWN_TASK_TIMEOUT_S,
     OnResult,
     WorkerSettings,
     consumer_name,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from lonnymq.prometheus.server import MetricsServer
 
 CONNECT_TIMEOUT_S = 5  # then the worker reports that the database is unavailable
-UNKNOWN_TASK_TIMEOUT_S = 24 * 60 * 60
 EXIT_CODE_FORCED = 130  # of a worker that was stopped at once, by a second signal or by force
 
 

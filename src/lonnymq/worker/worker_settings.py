@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 OnResult = Callable[[Delivery, BaseException | None], object]
 
 NAME_MAX_BYTES = 255
+UNKNOWN_TASK_TIMEOUT_S = 24 * 60 * 60
 PORT_MAX = 65_535
 
 

@@ -22,8 +22,8 @@ from lonnymq.django.task_framework import (
 from lonnymq.errors import LonnyMQError
 from lonnymq.worker.processes import WorkerProcesses, child_number
 from lonnymq.worker.reload import SourceFiles
-from lonnymq.worker.worker import UNKNOWN_TASK_TIMEOUT_S, Worker
-from lonnymq.worker.worker_settings import consumer_name
+from lonnymq.worker.worker import Worker
+from lonnymq.worker.worker_settings import UNKNOWN_TASK_TIMEOUT_S, consumer_name
 
 ALL = "*"
 LEVELS = (logging.CRITICAL, logging.INFO, logging.INFO, logging.DEBUG)
