@@ -58,7 +58,7 @@ def test_what_is_stored(dsn: str) -> None:
             assert await source.get_schedules() == [changed, *given[2:]]
             with pytest.raises(InvalidArgument):
                 await source.add_schedule(schedule(schedule_id="i" * 256, cron="* * * * *"))
-            with pytest.raises(InvalidArgument, match="needs a name"):
+            with pytest.raises(InvalidArgument, match="label channel"):
                 await source.add_schedule(schedule(schedule_id="e", interval=5, labels={"channel": ""}))
             with pytest.raises(NotEncodable):
                 await source.add_schedule(schedule(cron="* * * * *", args=[object()]))

@@ -51,9 +51,9 @@ def options_of(labels: Mapping[str, Any]) -> MessageOptions:
 def channel_of(labels: Mapping[str, Any]) -> str | None:
     """The channel that the labels name; None if they name none."""
     given = labels.get(CHANNEL_LABEL)
-    if given == NOT_GIVEN:
+    if given in (NOT_GIVEN, ""):
         raise InvalidLabel(
-            "label channel: None is not a channel", "name the tenant's channel, or leave out the label"
+            f"label channel: {given!r} is not a channel", "name the tenant's channel, or leave out the label"
         )
     return None if given is None else str(given)
 
