@@ -11,6 +11,7 @@ from typing import Any
 import django
 
 STARTUP_TIMEOUT_S = 30.0
+PATIENCE = 10
 
 
 def pytest_configure() -> None:
@@ -45,14 +46,16 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 
 def started(start_worker: Callable[..., Any]) -> Callable[..., Any]:
-    """The suite gives a worker one second to start, which is not enough on a busy machine. So wait until it
-    serves, or has exited.
+    """The suite gives a worker one second to start, and half a second to exit, which is not enough on a busy
+    machine. So wait until it serves or has exited, and longer for its exit.
     """
 
     def start_and_wait(self: Any, *arguments: Any, **keywords: Any) -> Any:
         from lonnymq.django.task_framework import task_backends
 
         process = start_worker(self, *arguments, **keywords)
+        wait = process.wait
+        process.wait = lambda timeout=None: wait(timeout and PATIENCE * timeout)
         deadline = time.monotonic() + STARTUP_TIMEOUT_S
         while process.poll() is None and time.monotonic() < deadline:
             if any(worker.pid == process.pid for worker in task_backends["default"].queue.workers()):
@@ -65,17 +68,20 @@ def started(start_worker: Callable[..., Any]) -> Callable[..., Any]:
 
 def empty_queue() -> None:
     """Nothing is left of the tests before, not even tasks that killed workers had."""
-    import psycopg
     from django_tasks_db.models import DBTaskResult, create_view
 
     from lonnymq.django.schemas import connected
     from lonnymq.install import install
+    from lonnymq.testing.django import delete_tasks
 
     if not DBTaskResult.objects.exists():
         return
+    delete_tasks()
     with connected("default") as connection:
-        assert isinstance(connection, psycopg.Connection)  # noqa: S101
-        connection.execute("DROP SCHEMA lonnymq CASCADE")
-        connection.commit()
-        install(connection)
-    create_view()
+        connection.execute("DELETE FROM lonnymq.result")
+    if DBTaskResult.objects.exists():
+        with connected("default") as connection:
+            connection.execute("DROP SCHEMA lonnymq CASCADE")
+            connection.commit()
+            install(connection)
+        create_view()
