@@ -124,7 +124,7 @@ def test_a_table_of_another_version_goes_on(
     assert DeltaTable(uri).version() == 5  # created, a commit, two times columns, its identity, a commit
 
 
-@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+@pytest.mark.parametrize("table_format", [pytest.param("delta", marks=pytest.mark.long), "iceberg"])
 def test_policies_and_what_waits_are_archived(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str, table_format: str
 ) -> None:

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from lonnymq.spark.sessions.spark_session import NEEDED_BY_CONNECT, is_installed
+from tests.spark import quick_java
 from tests.spark.round_trip import drive
 from tests.spark.traffic import finish
 
@@ -32,7 +33,8 @@ LATE_RELEASE = re.compile(
 def test_source_and_sink_run(conn: psycopg.Connection, options: dict[str, str], ship_code: bool) -> None:
     conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
     finish(conn, "a", [b"x"])
-    seen = drive({"remote": "local[2]", "ship_code": ship_code, "spark.driver.memory": "512m"}, options)
+    conf = {"spark.driver.memory": "512m", **quick_java.INTERPRETED}
+    seen = drive({"remote": "local[2]", "ship_code": ship_code, **conf}, options)
     assert seen["waiting"] == list(range(40))
     assert seen["finished"] == ["x"]
     assert LATE_RELEASE.sub("", seen["stderr"]) == ""

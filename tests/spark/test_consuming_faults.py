@@ -145,6 +145,7 @@ def do_some_as_another(conn: psycopg.Connection) -> set[int]:
     return {int(message.content) for message in taken}
 
 
+@pytest.mark.long  # the next test takes leases away in the same way
 def test_leases_end_while_the_driver_is_down(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
     """It comes back with a batch of which others have done some, and claims the rest again."""
     create(conn, ROWS)
@@ -224,6 +225,7 @@ def test_two_drivers(streams: Streams, conn: psycopg.Connection, stop: Stop) -> 
     assert done_by(conn) == {"etl": ROWS}
 
 
+@pytest.mark.long  # test_claim_reader.py::test_the_heartbeat_notices_a_second_reader has no stream
 def test_the_first_of_two_idle_drivers_fails(streams: Streams, conn: psycopg.Connection) -> None:
     first = streams.start()
     create(conn, ROWS)
@@ -261,6 +263,7 @@ class Killed:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 class TestDriverKilled:
+    @pytest.mark.long  # test_claim_reader.py::test_claims_that_spark_has_not_logged has no driver
     def test_before_the_offset_log(self, streams: Streams, conn: psycopg.Connection) -> None:
         """The claim exists, but Spark has not logged it. The next driver continues with it."""
         create(conn, ROWS)
@@ -287,7 +290,7 @@ class TestDriverKilled:
         assert done_by(conn) == {"etl": ROWS + 1}
         check(conn)
 
-    @pytest.mark.long  # the test before kills the driver between two commits
+    @pytest.mark.long  # the test before kills the driver between the same commits
     def test_after_the_commit_of_another_sink(self, streams: Streams, conn: psycopg.Connection) -> None:
         """At least once: the same messages come again, with the same ids, and none is lost."""
         create(conn, ROWS)

@@ -58,7 +58,8 @@ def logged(checkpoint: Path, log: str) -> list[str]:
     return sorted(file.name for file in (checkpoint / log).glob("[0-9]*"))
 
 
-@pytest.mark.parametrize("is_killed_before", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long  # the next test kills the commit only, and test_consuming_faults.py a driver
+@pytest.mark.parametrize("is_killed_before", [False, True])
 def test_a_stream_whose_driver_is_killed(
     spark: SparkSession,
     conn: psycopg.Connection,

@@ -286,6 +286,7 @@ def rows_scanned(df: DataFrame) -> int:
     return int(plan.metrics().get("numOutputRows").get().value())
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("condition", "scanned"),
     [

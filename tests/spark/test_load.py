@@ -45,7 +45,13 @@ def waiting(conn: psycopg.Connection) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("json", "orders.jsonl"), ("csv", "orders.csv"), ("parquet", "orders"), ("delta", "lake")],
+    [
+        *(("csv", "orders.csv"), ("delta", "lake")),
+        *(
+            pytest.param(*few, marks=pytest.mark.long)
+            for few in (("json", "orders.jsonl"), ("parquet", "orders"))
+        ),
+    ],
 )
 def test_without_a_content_column_all_columns_are_the_content(
     spark: SparkSession,

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from lonnymq.spark.lake.archive import archive
 from tests.examples.page import CHECKOUT
+from tests.spark import quick_java
 from tests.spark.traffic import settle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -55,6 +56,8 @@ def lake(spark: SparkSession, conn: psycopg.Connection, options: dict[str, str],
 
 def test_fairness(lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONNYMQ_LAKE", lake)
+    for name, value in quick_java.interpreted(tmp_path).items():
+        monkeypatch.setenv(name, value)
     notebook = jupytext.read(CHECKOUT / "examples/notebooks/fairness.py")
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}

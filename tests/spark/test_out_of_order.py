@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import psycopg
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.database import Connect
@@ -48,6 +49,7 @@ def test_a_row_that_commits_late_is_not_lost(
     assert lossy == [2, 3]
 
 
+@pytest.mark.long  # the test before leaves one open over one batch, and test_change_readers.py over several
 def test_a_transaction_left_open_over_many_batches(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection, connect: Connect, tmp_path: Path
 ) -> None:

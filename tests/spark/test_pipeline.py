@@ -14,6 +14,7 @@ import pytest
 from lonnymq.spark.sessions.launch import java_environment
 from lonnymq.spark.sessions.spark_session import NEEDED_BY_CONNECT, is_installed
 from tests.examples.page import CHECKOUT
+from tests.spark import quick_java
 from tests.spark.traffic import finish, kill
 
 pytestmark = [
@@ -39,13 +40,13 @@ def project(tmp_path: Path) -> Path:
     return copy
 
 
-def run(project: Path, dsn: str, *arguments: str) -> None:
+def run(project: Path, dsn: str, quick: dict[str, str], *arguments: str) -> None:
     with java_environment("local[2]"):
         python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         done = subprocess.run(
             [Path(sys.executable).with_name("spark-pipelines"), "run", *arguments],
             cwd=project,
-            env={**os.environ, **python, "LONNYMQ_DSN": dsn},
+            env={**os.environ, **python, **quick, "LONNYMQ_DSN": dsn},
             capture_output=True,
             text=True,
             check=False,
@@ -68,17 +69,20 @@ def in_table(project: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("is_run_again", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_the_example(conn: psycopg.Connection, dsn: str, project: Path, *, is_run_again: bool) -> None:
+def test_the_example(
+    conn: psycopg.Connection, dsn: str, project: Path, tmp_path: Path, *, is_run_again: bool
+) -> None:
+    quick = quick_java.interpreted(tmp_path)
     conn.execute("SELECT queue_set(p_history => TRUE)")
     finish(conn, "acme", [b"one", b"two"])
     kill(conn, "doomed", [b"three"])
     arguments = LASTING if is_run_again else ()
-    run(project, dsn, *arguments)
+    run(project, dsn, quick, *arguments)
     [first] = told(conn)
     assert first[0] == "doomed"
     assert in_table(project) == ["acme", "acme", "doomed"]
     if is_run_again:
         kill(conn, "also doomed", [b"four"])
-        run(project, dsn, *arguments)
+        run(project, dsn, quick, *arguments)
         assert [channel for channel, _ in told(conn)] == ["doomed", "also doomed"], "each of them once"
         assert in_table(project) == ["acme", "acme", "also doomed", "doomed"]

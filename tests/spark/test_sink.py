@@ -163,6 +163,7 @@ def refused(rows: DataFrame, options: Options, **more: str) -> str:
 class TestRefusals:
     """test_contents has more refused columns and rows."""
 
+    @pytest.mark.cases(5)
     @pytest.mark.parametrize(
         ("columns", "more", "said"),
         [
@@ -198,6 +199,7 @@ class TestRefusals:
         assert said in refused(rows, options, **more)
         assert counts(conn) == NOTHING
 
+    @pytest.mark.cases(2)
     @pytest.mark.parametrize(
         ("row", "said"),
         [

@@ -72,7 +72,7 @@ def test_times_are_right_in_any_time_zone(
     assert found == expected
 
 
-@pytest.mark.parametrize("parts", [2, 3, 50])
+@pytest.mark.parametrize("parts", [3, *(pytest.param(few, marks=pytest.mark.long) for few in (2, 50))])
 def test_partitions_are_ranges_of_ids(
     spark: SparkSession, options: Options, conn: psycopg.Connection, parts: int
 ) -> None:
@@ -117,7 +117,7 @@ def test_large_contents(spark: SparkSession, options: Options, conn: psycopg.Con
     [
         ({"minPartitions": "0"}, "minPartitions is 0"),
         ({"channel": "a"}, "there is no option channel"),
-        ({"schema": "elsewhere"}, "SchemaMissing"),
+        pytest.param({"schema": "elsewhere"}, "SchemaMissing", marks=pytest.mark.long),
         ({"schema": "elsewhere", "minPartitions": "2"}, "SchemaMissing"),
     ],
 )
