@@ -1,8 +1,6 @@
 """The formats on a cluster, with executors on two hosts."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
@@ -17,7 +15,7 @@ from tests.spark.traffic import finish
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
-@pytest.mark.long  # the next test does the same with code that is sent
+@pytest.mark.long  # test_cluster_faults.py does the same with code that is sent
 def test_source_and_sink_run_on_two_workers(
     cluster: Cluster, conn: psycopg.Connection, options: dict[str, str]
 ) -> None:
@@ -28,23 +26,6 @@ def test_source_and_sink_run_on_two_workers(
     assert seen["finished"] == ["x", "y", "z"]
     assert seen["hosts"] == list(HOSTS)
     assert seen["stderr"] == ""
-
-
-def test_our_code_is_sent_to_executors_that_do_not_have_it(
-    cluster: Cluster, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
-) -> None:
-    conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
-    finish(conn, "a", [b"x"])
-    python = python_without_lonnymq(tmp_path)
-    imported = subprocess.run(
-        [python, "-c", "import lonnymq"], cwd=tmp_path, capture_output=True, check=False
-    )
-    assert b"ModuleNotFoundError" in imported.stderr
-    arguments = {"master": cluster.url, "ship_code": True, **SETTINGS}
-    seen = drive(arguments, options, {"PYSPARK_PYTHON": str(python)})
-    assert seen["waiting"] == list(range(40))
-    assert seen["finished"] == ["x"]
-    assert seen["hosts"] == list(HOSTS)
 
 
 @pytest.mark.long  # tests/spark/test_cluster_faults.py archives on a cluster
@@ -61,17 +42,6 @@ def test_an_archive_in_a_folder_by_a_relative_path(
         assert DeltaTable(archived).version() == 0, "the table was created, and has no other commit"
         driver.run("archive", options=options, lake=".", folder=str(tmp_path))
     assert sorted(DeltaTable(archived).to_pyarrow_table()["id"].to_pylist()) == ids
-
-
-def python_without_lonnymq(folder: Path) -> Path:
-    """This Python with all installed packages, except for those installed as a link, as lonnymq is."""
-    packages = Path(psycopg.__file__).parents[1]
-    python = folder / "python"
-    python.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{packages}:$PYTHONPATH" exec {sys.executable} -S "$@"\n', encoding="utf-8"
-    )
-    python.chmod(0o755)
-    return python
 
 
 @pytest.mark.long

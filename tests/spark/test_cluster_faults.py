@@ -2,8 +2,12 @@
 
 An attempt that has staged its rows, but is killed before the driver hears of it, leaves them in `staging`.
 Each test checks for these rows, which shows that the fault came at the right moment.
+
+The first test, on executors that lack our code, is here because a file starts one cluster.
 """
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +16,7 @@ import pytest
 
 from tests.database import Connect
 from tests.spark import quick_java
-from tests.spark.cluster import SETTINGS, Cluster
+from tests.spark.cluster import HOSTS, SETTINGS, Cluster
 from tests.spark.driver_process import Driver
 from tests.spark.outside_faults import (
     COPIED,
@@ -28,6 +32,7 @@ from tests.spark.outside_faults import (
     until,
     waiting_sessions,
 )
+from tests.spark.round_trip import drive
 from tests.spark.traffic import finish
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -52,6 +57,34 @@ BLOCK_AT_A_ROW = f"""
     END $$;
     CREATE TRIGGER block BEFORE INSERT ON staging FOR EACH ROW EXECUTE FUNCTION block();
 """
+
+
+def python_without_lonnymq(folder: Path) -> Path:
+    """This Python with all installed packages, except for those installed as a link, as lonnymq is."""
+    packages = Path(psycopg.__file__).parents[1]
+    python = folder / "python"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{packages}:$PYTHONPATH" exec {sys.executable} -S "$@"\n', encoding="utf-8"
+    )
+    python.chmod(0o755)
+    return python
+
+
+def test_our_code_is_sent_to_executors_that_do_not_have_it(
+    cluster: Cluster, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
+    finish(conn, "a", [b"x"])
+    python = python_without_lonnymq(tmp_path)
+    imported = subprocess.run(
+        [python, "-c", "import lonnymq"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert b"ModuleNotFoundError" in imported.stderr
+    arguments = {"master": cluster.url, "ship_code": True, **SETTINGS}
+    seen = drive(arguments, options, {"PYSPARK_PYTHON": str(python)})
+    assert seen["waiting"] == list(range(40))
+    assert seen["finished"] == ["x"]
+    assert seen["hosts"] == list(HOSTS)
 
 
 @pytest.fixture(scope="module")
