@@ -71,11 +71,18 @@ class LonnyMQBackend(BaseTaskBackend):
         try:
             for name in TASK_OPTIONS:
                 if (own := getattr(task, name, None)) is not None:
-                    check_option(name, own)
+                    self._check_own(name, own)
             check_work_options({"lane": task.queue_name, "cost": getattr(task, "cost", None)})
             HandlerPolicy(max_running=getattr(task, "max_running", None))
         except (LonnyMQError, TypeError, ValueError) as error:
             raise InvalidTask(str(error)) from error
+
+    @staticmethod
+    def _check_own(name: str, value: Any) -> None:
+        try:
+            check_option(name, value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
 
     def policy_of(self, task: AnyTask) -> HandlerPolicy:
         """The options of a task: its own, or else those of the backend. Raises ImproperlyConfigured."""

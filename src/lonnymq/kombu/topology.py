@@ -20,7 +20,7 @@ import psycopg
 
 from lonnymq.client.calls import ask
 from lonnymq.client.queue import Queue
-from lonnymq.errors import NotPermitted
+from lonnymq.errors import NotPermitted, SchemaMissing
 from lonnymq.statement import Command, Row, Statement, identifier
 
 Answer = TypeVar("Answer")
@@ -119,10 +119,15 @@ class Topology:
 
     def check(self) -> None:
         """Raise SchemaMissing if the tables do not exist, and NotPermitted if this role may not use them."""
+        schema = identifier(schema_name(self._queue.schema))
         try:
             self._read()
+        except SchemaMissing as error:
+            raise SchemaMissing(
+                error.message,
+                f"connect once with install=True, as a role that may create schema {schema}",
+            ) from error
         except NotPermitted as error:
-            schema = identifier(schema_name(self._queue.schema))
             raise NotPermitted(
                 error.message.partition(": ")[0],
                 f"have an administrator run: GRANT USAGE ON SCHEMA {schema} TO the role; "

@@ -362,6 +362,8 @@ class Committed(TransactionTestCase):
         call_command("lonnymq_worker", "--until-empty", verbosity=0)
         other.refresh()
         self.assertEqual(other.status, SUCCESSFUL)
+        with self.assertRaisesMessage(CommandError, "'reportz' is not one of the QUEUES"):
+            call_command("lonnymq_worker", "--queue-name", "default,reportz", verbosity=0)
 
 
 class InOneTransaction(TestCase):

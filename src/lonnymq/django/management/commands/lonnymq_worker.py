@@ -123,7 +123,13 @@ class Command(BaseCommand):
         if excluded and given != ALL:
             raise CommandError("--exclude-queues can only be used with --queue-name=*")
         if given is not None and given != ALL:
-            return [name.strip() for name in given.split(",")]
+            names = [name.strip() for name in given.split(",")]
+            if unknown := sorted(set(names) - backend.queues) if backend.queues else []:
+                raise CommandError(
+                    f"--queue-name: {unknown[0]!r} is not one of the QUEUES of TASKS[{backend.alias!r}]:"
+                    f" {', '.join(sorted(backend.queues))}"
+                )
+            return names
         known = backend.queues
         if not known and excluded:
             raise CommandError("--exclude-queues needs a backend that names its QUEUES")
