@@ -221,6 +221,26 @@ def test_a_task_is_acknowledged_before_the_next_one_is_delivered(
     assert (back.status, back.attempts) == ("due", 0)
 
 
+def test_a_statement_that_is_cancelled_is_tried_again(
+    connection: Connecting, queue: Queue, conn: psycopg.Connection, dsn: str
+) -> None:
+    orders = connection(lease=3).SimpleQueue("orders")
+    orders.put("x")
+    message = orders.get(timeout=10)
+    with psycopg.connect(dsn) as locking:
+        locking.execute("LOCK lonnymq.message")
+        acknowledging = threading.Thread(target=message.ack)
+        acknowledging.start()
+        cancel = (
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND datname = current_database() AND query LIKE '%message_complete%'"
+        )
+        eventually(lambda: conn.execute(cancel).fetchone())
+        acknowledging.join()
+    eventually(lambda: not queue.stats().leased)
+    assert queue.stats().waiting == 0
+
+
 def test_a_forked_process_leaves_the_messages_to_its_parent(connection: Connecting, queue: Queue) -> None:
     conn = connection(lease=60)
     orders = conn.SimpleQueue("orders")

@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from psycopg.errors import lookup
+
 from lonnymq.client.queue import Queue
 from lonnymq.commands import Delivery, Result
 from lonnymq.errors import (
@@ -22,11 +24,17 @@ from lonnymq.errors import (
     LonnyMQError,
     OutcomeUnknown,
     ReadOnlyDatabase,
+    RetryTransaction,
 )
 
 log = logging.getLogger("lonnymq.kombu")
 
-OUTAGES = (ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, ReadOnlyDatabase)
+OUTAGES: tuple[type[Exception], ...] = (
+    *(ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction),
+    # Insufficient resources, lock not available, statement timeout or cancel, system error.
+    *map(lookup, ("53000", "53100", "53200", "53300", "55P03", "57014", "58000", "58030")),
+)
+"""The same call may succeed later."""
 RETRY_S = 1.0
 MAINTENANCE_S = 60.0
 MAINTENANCE_ROWS = 10_000
