@@ -140,7 +140,7 @@ def test_what_is_not_a_message_of_kombu_becomes_a_dead_letter(connection: Connec
         lamps.declare()
         kombu.Producer(channel).publish({"lamp": 1}, routing_key="lamps")
         foreign = [b"\xff", [1], {"body": "", "properties": 1}, {"body": 1, "properties": {}}]
-        foreign += [{"body": "a", "properties": {"body_encoding": "base64"}}]
+        foreign += [{"body": "a", "properties": {"body_encoding": name}} for name in ("base64", "other")]
         for content in foreign:
             queue.enqueue(content, lane="lamps")
         received: list[Any] = []

@@ -74,7 +74,7 @@ def message_of(content: bytes, tag: str) -> dict[str, Any]:
         headers = dict(message.get("headers") or {})
         if properties.get("body_encoding") == "base64":
             b64decode(message["body"])
-        elif not isinstance(message["body"], str):
+        elif properties.get("body_encoding") or not isinstance(message["body"], str):
             raise TypeError("the body is not text")  # noqa: TRY301
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise BrokenContent(f"it is not a message of kombu: {error!r}") from error
