@@ -33,7 +33,7 @@ def on_path(folder: Path) -> Iterator[None]:
     client = folder / "lonnymq"
     client.write_text(CLIENT.format(python=sys.executable, address=str(address)), encoding="utf-8")
     client.chmod(0o755)
-    with subprocess.Popen([sys.executable, "-m", __name__, address], stdout=subprocess.PIPE) as server:
+    with subprocess.Popen([sys.executable, "-P", __file__, address], stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         server.stdout.readline()  # it listens
         before = os.environ["PATH"]

@@ -36,8 +36,9 @@ def test_the_queries_find_what_is_in_the_queue(conn: psycopg.Connection) -> None
     for channel in ("megacorp", "acme"):
         conn.execute("SELECT message_create(%s, '')", (channel,))
     dispatch(conn)
+    ran = [conn.execute(block.encode()) for block in statements() if block.count(";") == 1]
     stats, channels, leases, deaths, waits, *_ = [
-        conn.execute(block.encode()).fetchall() for block in statements() if block.count(";") == 1
+        each.fetchall() for each in ran if each.description is not None
     ]
     assert stats[0][0:5] == (2, 2, 0, 6, 1)
     assert {row[0] for row in channels} == {"megacorp", "acme"}
