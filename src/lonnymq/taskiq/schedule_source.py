@@ -39,9 +39,8 @@ PREFIX = "taskiq/"
 LABEL_PREFIX = "taskiq-label/"
 MINUTE_MS = 60_000
 UNIQUE_FOR_S = 3600  # longer than two schedulers can be apart
-UNIQUE_FOR_ONCE_S = (
-    7 * 86_400
-)  # longer than a scheduler is away, that died before it deleted what it had sent
+UNIQUE_FOR_ONCE_S = 7 * 86_400
+"""Longer than a scheduler is away that died before it deleted what it had sent."""
 
 
 @dataclass(frozen=True)
