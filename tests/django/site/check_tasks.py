@@ -363,7 +363,7 @@ class Committed(TransactionTestCase):
         other.refresh()
         self.assertEqual(other.status, SUCCESSFUL)
         with self.assertRaisesMessage(CommandError, "'reportz' is not one of the QUEUES"):
-            call_command("lonnymq_worker", "--queue-name", "default,reportz", verbosity=0)
+            call_command("lonnymq_worker", "--until-empty", "--queue-name", "reportz", verbosity=0)
 
 
 class InOneTransaction(TestCase):
