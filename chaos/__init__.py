@@ -1,0 +1,18 @@
+"""./run chaos: real clients and a real server under faults, judged from outside by what the clients wrote down.
+
+world           the channels of a run, their policies, and what a message's content says
+plan            the schedule of faults, made from a seed
+journal         the files in which each process notes every call before and after it
+client          a connection that reconnects, and a call that is noted
+producer, consumer, task_worker, spark_clients
+                the programs of the clients, each in processes of its own
+proxy           the TCP proxy between clients and server, a process of its own
+cluster         the server, its standby, and where they keep their files
+crew            starts, kills and replaces the processes of the clients
+faults/         what can go wrong, by family
+evidence        the journals as tables
+judge, rules/   verdicts from the evidence; pure
+report          one page: timeline, verdicts, counts
+run             one run, from the first process to the report
+broken_engines  engines with a known defect, which the judge must refute
+"""

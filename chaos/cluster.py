@@ -1,0 +1,189 @@
+"""The server that a run is on, and where its files are. It may be replaced by its standby."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+
+from chaos.proxy import ProxyProcess
+from chaos.world import SCHEMA
+from lonnymq.embedded import Server, account, binaries
+from lonnymq.embedded.reachable_paths import reachable_binaries
+
+DATABASE = "chaos"
+SETTINGS = {
+    "autovacuum": "on",
+    "autovacuum_naptime": "5s",
+    "checkpoint_timeout": "60s",
+    "deadlock_timeout": "500ms",
+    "jit": "off",
+    "max_connections": "120",
+    "max_prepared_transactions": "20",
+    "max_wal_size": "512MB",
+    "shared_buffers": "256MB",
+    "wal_level": "logical",
+    "wal_sender_timeout": "5s",
+}
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+
+
+class Cluster:
+    """Clients reach the present server through the proxy; operators and the judge reach it directly."""
+
+    def __init__(self, folder: Path, version: int, *, size_bytes: int = 0, with_clock: bool = False) -> None:
+        """With `size_bytes`, the data is on a file system of that size, which root can make."""
+        self.folder = folder
+        self.proxy = ProxyProcess()
+        self.programs = reachable_binaries(binaries(version), account.for_server())
+        self.clock = Clock(folder, self.programs) if with_clock else None
+        self.disk = Disk(folder / "disk", size_bytes)
+        self._bin_dir = self.programs if self.clock is None else self.clock.bin_dir
+        self._servers: list[Server] = []
+        self.lock = threading.RLock()  # held by the faults of the server, one at a time
+        self.server = self.new_server()
+
+    def new_server(self, *, is_started: bool = True) -> Server:
+        folder = self.disk.folder / f"server-{len(self._servers)}"
+        server = Server(folder, bin_dir=self._bin_dir, settings=SETTINGS)
+        self._servers.append(server)
+        if is_started:
+            server.start()
+            self.use(server)
+        return server
+
+    def use(self, server: Server) -> None:
+        """Send clients to this server from now on."""
+        self.server = server
+        self.proxy.tell("target", host="127.0.0.1", port=server.port)
+
+    def dsn_for_clients(self) -> str:
+        return self.server.dsn(DATABASE).replace(f":{self.server.port}/", f":{self.proxy.port}/")
+
+    def connect(self, dbname: str = DATABASE, name: str = "chaos operator") -> psycopg.Connection:
+        return psycopg.connect(
+            self.server.dsn(dbname),
+            autocommit=True,
+            connect_timeout=5,
+            options=f"-c search_path={SCHEMA}",
+            application_name=name,
+        )
+
+    def restart(self) -> None:
+        """Start the server again after it was killed or stopped, and wait until it answers."""
+        self.server.stop("immediate")
+        self.server.start()
+        self.use(self.server)
+        self.until_it_answers()
+
+    def until_it_answers(self, timeout_s: float = 60) -> None:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                with self.connect() as conn:
+                    conn.execute("SELECT 1")
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+    def run_program(self, name: str, *arguments: str, server: Server | None = None) -> None:
+        """Run one of PostgreSQL's programs against the server."""
+        subprocess.run(
+            [self.programs / name, *arguments],
+            env=os.environ | (server or self.server).psql_env,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+
+    def close(self) -> None:
+        self.proxy.stop()
+        for server in self._servers:
+            server.erase()
+        self.disk.close()
+
+
+class Disk:
+    """Where the servers' data is: a small file system of its own if there is to be a limit, else a folder."""
+
+    def __init__(self, folder: Path, size_bytes: int) -> None:
+        self.folder = folder
+        self.is_limited = False
+        self._size_bytes = size_bytes
+        folder.mkdir(mode=0o711)
+        folder.chmod(0o711)
+        if size_bytes and os.geteuid() == 0:
+            options = f"size={size_bytes},mode=711"
+            mounted = subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", options, "lonnymq-chaos", str(folder)],
+                capture_output=True,
+                check=False,
+            )
+            self.is_limited = mounted.returncode == 0
+
+    def fill(self) -> None:
+        """Leave no space: make the file system as small as what it has."""
+        usage = os.statvfs(self.folder)
+        self._resize((usage.f_blocks - usage.f_bfree) * usage.f_frsize)
+
+    def free(self) -> None:
+        self._resize(self._size_bytes)
+
+    def _resize(self, size_bytes: int) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={size_bytes}", str(self.folder)], check=True)
+
+    def close(self) -> None:
+        if self.is_limited:
+            subprocess.run(["umount", "--lazy", str(self.folder)], check=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Clock:
+    """The server's clock, which libfaketime shifts. `bin_dir` has a `postgres` that is started with it."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self._file = folder / "clock"
+        self.bin_dir = folder / "postgres" / "bin"
+        self.bin_dir.mkdir(parents=True)
+        for path in (folder, self.bin_dir.parent, self.bin_dir):
+            path.chmod(0o755)
+        self.set(0)
+        for sibling in ("lib", "share"):
+            (self.bin_dir.parent / sibling).symlink_to(programs.parent / sibling)
+        for program in programs.iterdir():
+            if program.name != "postgres":
+                # A copy, because programs look for each other beside the file that a link leads to.
+                shutil.copy2(program, self.bin_dir / program.name)
+        wrapper = self.bin_dir / "postgres"
+        wrapper.write_text(
+            f"#!/bin/sh\nexport LD_PRELOAD={FAKETIME} FAKETIME_TIMESTAMP_FILE={self._file}"
+            f" FAKETIME_CACHE_DURATION=1 FAKETIME_DONT_FAKE_MONOTONIC=1\n"
+            f'exec {programs / "postgres"} "$@"\n'
+        )
+        wrapper.chmod(0o755)
+
+    def set(self, seconds: float) -> None:
+        new = self._file.with_suffix(".new")
+        new.write_text(f"{seconds:+.3f}\n")
+        new.chmod(0o644)
+        new.rename(self._file)
+
+    @staticmethod
+    def is_available() -> bool:
+        return FAKETIME.exists()
+
+
+def work_folder() -> Path:
+    """A folder for a run: in memory if that is possible. The server's account must be able to pass through it."""
+    memory = Path("/dev/shm")  # noqa: S108 mkdtemp makes a folder of our own
+    base = memory if os.access(memory, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="lonnymq-chaos-", dir=base))
+    folder.chmod(0o711)
+    return folder

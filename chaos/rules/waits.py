@@ -1,0 +1,153 @@
+"""Every wait ends soon after the fault: invariants 13, 19, 23 and 25."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from chaos.case import CREATED, Case, Verdict, verdict
+from chaos.evidence import OK, Bools, Floats
+from chaos.journal import Record
+
+OPEN = ("open-transactions", "prepared-transactions", "held-snapshot", "publication")
+GAP_MS = 6000
+
+
+def _undisturbed(case: Case, begin: float, end: float) -> float:
+    """How much of this time was without a fault."""
+    spans = sorted((max(b, begin), min(e, end)) for b, e in case.disturbances() if b < end and e > begin)
+    total, reached = 0.0, begin
+    for since, until in spans:
+        total += max(0.0, since - reached)
+        reached = max(reached, until)
+    return total + max(0.0, end - reached)
+
+
+def goes_on_after_faults(case: Case) -> Verdict:
+    """After each fault, messages are created and delivered again."""
+    calls = case.evidence.calls
+    is_ok = calls.outcome == OK
+    created = calls.where(is_ok & (calls.kind == 0))
+    delivered = calls.where(is_ok & (calls.kind == 1) & (calls.size > 0))
+    judged = 0
+    slow: list[str] = []
+    longest = 0.0
+    for fault in case.evidence.faults:
+        for what, table in (("created", created), ("delivered", delivered)):
+            waited = _waited(case, table.begin, table.end, fault["end"])
+            if fault["fault"] == "calm" or waited is None:
+                continue
+            judged += 1
+            longest = max(longest, waited)
+            if waited > case.limits.wait_ms:
+                slow.append(f"after {fault['fault']} nothing was {what} for {waited / 1000:.1f} s")
+    note = f"at most {longest / 1000:.1f} s" if judged else ""
+    return verdict("13", "Work goes on soon after each fault", judged, len(slow), iter(slow), note)
+
+
+def _waited(case: Case, begins: Floats, ends: Floats, at: float) -> float | None:
+    """How long after that time the first call that began later had ended; None if there was none."""
+    later = ends[begins >= at]
+    return _undisturbed(case, at, float(later.min())) if len(later) else None
+
+
+def quiet_tenants_wait_briefly(case: Case) -> Verdict:
+    """A message of a tenant that has few, while others have a backlog."""
+    c = case.creates
+    rows = np.flatnonzero(
+        np.isin(c.channel, case.family("quiet")) & (c.outcome == OK) & (c.result == CREATED)
+    )
+    first = case.first_delivery_end[case.index(c.key[rows])]
+    rows, first = rows[np.isfinite(first)], first[np.isfinite(first)]
+    waits = np.array(
+        [_undisturbed(case, begin, end) for begin, end in zip(c.end[rows], first, strict=True)],
+        dtype=np.float64,
+    )
+    bound = case.limits.wait_ms + 2 * case.world.lease_ms
+    slow = np.flatnonzero(waits > bound)
+    note = "" if not len(waits) else f"median {np.median(waits):.0f} ms, longest {waits.max() / 1000:.1f} s"
+    return verdict(
+        "13",
+        "A message of a quiet tenant does not wait for the backlogs of others",
+        len(rows),
+        len(slow),
+        (f"message {c.key[rows[i]]} waited {waits[i] / 1000:.1f} s" for i in slow),
+        note,
+    )
+
+
+def nothing_is_left(case: Case) -> Verdict:
+    stored = list(case.final.stored)
+    return verdict(
+        "13",
+        "In the end every message is served",
+        len(case.keys),
+        len(stored),
+        (f"message {key} is still stored" for key in stored),
+    )
+
+
+def others_go_on(case: Case) -> Verdict:
+    """While a transaction is open, prepared or reading, or tables are published, others are served."""
+    calls = case.evidence.calls
+    ends = np.sort(calls.end[(calls.outcome == OK) & (calls.kind == 1) & (calls.size > 0)])
+    judged = 0
+    gaps: list[str] = []
+    longest = 0.0
+    for fault in case.evidence.faults:
+        if fault["fault"] not in OPEN:
+            continue
+        within = ends[(ends > fault["begin"]) & (ends < fault["end"])]
+        marks = [fault["begin"], *within, fault["end"]]
+        others = [f for f in case.evidence.faults if f["fault"] not in (*OPEN, "calm")]
+        gap = max(_free(others, a, b) for a, b in zip(marks, marks[1:], strict=False))
+        judged += 1
+        longest = max(longest, gap)
+        if gap > GAP_MS:
+            gaps.append(f"{fault['fault']}: nothing was delivered for {gap / 1000:.1f} s")
+    note = f"at most {longest / 1000:.1f} s between two deliveries" if judged else ""
+    return verdict("23, 25", "No open transaction stops others", judged, len(gaps), iter(gaps), note)
+
+
+def _free(faults: Iterable[Record], begin: float, end: float) -> float:
+    """The time outside of these faults."""
+    covered = sum(max(0.0, min(f["end"], end) - max(f["begin"], begin)) for f in faults)
+    return max(0.0, end - begin - covered)
+
+
+def copies_are_complete(case: Case) -> Verdict:
+    """A dump has what was there, and its restored copy serves exactly that."""
+    judged = broken = 0
+    examples: list[str] = []
+    for fault in case.evidence.of("dump-and-restore"):
+        if "stored_keys" not in fault:
+            continue
+        stored, served = np.sort(fault["stored_keys"]), np.sort(fault["served_keys"])
+        judged += len(stored)
+        missing, doubled = np.setdiff1d(stored, served), len(served) - len(np.unique(served))
+        strange = np.setdiff1d(served, stored)
+        lacking = np.setdiff1d(case.keys[_certainly_there(case, *fault["snapshot"])], stored)
+        broken += len(missing) + doubled + len(strange) + len(lacking)
+        examples += [f"message {key} was in the dump and not served" for key in missing]
+        examples += [f"message {key} was served, and not in the dump" for key in strange]
+        examples += [f"message {key} was committed before the dump, and is not in it" for key in lacking]
+        examples += [f"{doubled} messages were served twice"] if doubled else []
+    return verdict("19", "A restored copy serves what the dump has", judged, broken, iter(examples))
+
+
+def _certainly_there(case: Case, begin: float, end: float) -> Bools:
+    c, f = case.creates, case.finishes
+    there = np.zeros(len(case.keys), dtype=np.bool_)
+    is_created = (c.outcome == OK) & (c.result == CREATED) & (c.end < begin)
+    there[case.index(c.key[is_created])] = True
+    gone = case.index(case.finished_keys[case.ended_maybe & (f.begin < end)])
+    there[gone[gone >= 0]] = False
+    return there
+
+
+RULES = (
+    goes_on_after_faults,
+    quiet_tenants_wait_briefly,
+    nothing_is_left,
+    others_go_on,
+    copies_are_complete,
+)
