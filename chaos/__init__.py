@@ -1,4 +1,4 @@
-"""./run chaos: real clients and a real server under faults, judged from outside by what the clients wrote down.
+"""./run chaos: real clients and a real server under faults, judged by what the clients wrote down.
 
 world           the channels of a run, their policies, and what a message's content says
 plan            the schedule of faults, made from a seed

@@ -13,11 +13,11 @@ from chaos.run import Result, Run, as_json
 
 def main(arguments: list[str]) -> int:
     """0: all rules hold. 1: some do not. With a broken engine the other way round."""
-    options = from_arguments(arguments, sorted(BROKEN))
+    options = from_arguments(arguments)
     console = Console(stderr=True)
     console.print(f"seed {options.seed}")
     with console.status("starting") as status:
-        result = Run(options, lambda text: status.update(text)).run()
+        result = Run(options, status.update).run()
     _show(result, console)
     if options.report is not None:
         write(result, options.report)

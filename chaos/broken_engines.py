@@ -17,7 +17,7 @@ class BrokenEngine:
     bugs: Sequence[SeededBug]
     refuted_by: tuple[str, ...]
     only: tuple[str, ...] = ("worker-kill", "worker-stop", "cut")
-    synchronous_commit: str = "on"
+    times: int = 1  # how often each of these faults happens, at least
 
 
 def _of(*names: str) -> list[SeededBug]:
@@ -40,7 +40,8 @@ BROKEN = {
         [
             _bug(
                 "core/message_create_many.sql",
-                "INSERT INTO notice (xid, lo_id, hi_id, n) VALUES (v_xid, v_lo, currval('message_id_seq'), v_count)",
+                "INSERT INTO notice (xid, lo_id, hi_id, n)"
+                " VALUES (v_xid, v_lo, currval('message_id_seq'), v_count)",
                 "INSERT INTO notice (xid, lo_id, hi_id, n)"
                 " VALUES (v_xid, v_lo, currval('message_id_seq') - 1, v_count)",
             )
@@ -53,8 +54,8 @@ BROKEN = {
                 "core/ready_take.sql",
                 "RETURNING r)",
                 "RETURNING r), again AS (\n"
-                "        INSERT INTO ready SELECT (g.r).* FROM gone g WHERE (g.r).id % 50 = 0 AND random() < 0.5"
-                " ON CONFLICT DO NOTHING)",
+                "        INSERT INTO ready SELECT (g.r).* FROM gone g"
+                " WHERE (g.r).id % 20 = 0 AND random() < 0.5 ON CONFLICT DO NOTHING)",
             )
         ],
         ("4", "5"),
@@ -79,6 +80,7 @@ BROKEN = {
         ],
         ("1",),
         only=("server-kill",),
+        times=8,
     ),
 }
 

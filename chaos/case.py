@@ -1,6 +1,6 @@
 """The evidence, prepared for the rules: what is certain, and until when each lease certainly held."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -94,7 +94,7 @@ class Case:
     @cached_property
     def is_leased(self) -> Bools:
         """Deliveries whose dequeue was committed, as far as is known."""
-        return self.deliveries.outcome == OK
+        return np.asarray(self.deliveries.outcome == OK)
 
     @cached_property
     def is_revocable(self) -> Bools:
@@ -131,14 +131,14 @@ class Case:
     def is_completed(self) -> Bools:
         """Finishes that certainly completed their message."""
         f = self.finishes
-        return (f.kind == COMPLETE) & (f.outcome == OK) & (f.result == COMPLETED)
+        return np.asarray((f.kind == COMPLETE) & (f.outcome == OK) & (f.result == COMPLETED))
 
     @cached_property
     def ended_maybe(self) -> Bools:
         """Finishes that may have ended their message."""
         f = self.finishes
         is_unknown = (f.outcome == UNKNOWN) & (f.kind != EXTEND)
-        return self.is_completed | is_unknown | ((f.outcome == OK) & (f.result == DEAD))
+        return np.asarray(self.is_completed | is_unknown | ((f.outcome == OK) & (f.result == DEAD)))
 
     @cached_property
     def finished_keys(self) -> Ints:
@@ -174,11 +174,11 @@ class Case:
                 yield fault["begin"], fault["end"]
 
 
-def some(texts: Iterator[str]) -> list[str]:
+def some(texts: Iterable[str]) -> list[str]:
     return [text for _, text in zip(range(EXAMPLES), texts, strict=False)]
 
 
 def verdict(
-    rule: str, title: str, judged: int, broken: int, examples: Iterator[str] = iter(()), note: str = ""
+    rule: str, title: str, judged: int, broken: int, examples: Iterable[str] = (), note: str = ""
 ) -> Verdict:
     return Verdict(rule, title, int(judged), int(broken), some(examples), note)

@@ -38,7 +38,6 @@ class Settings:
     per_second: float = 0.0
     batch: int = 100
     is_draining: bool = False
-    synchronous_commit: str = "on"
 
     @classmethod
     def from_arguments(cls) -> "Settings":
@@ -92,7 +91,7 @@ class Client:
                 self._connection = psycopg.connect(
                     self.settings.dsn,
                     autocommit=True,
-                    options=f"-c search_path={SCHEMA} -c synchronous_commit={self.settings.synchronous_commit}",
+                    options=f"-c search_path={SCHEMA}",
                     application_name=self.settings.name,
                     connect_timeout=CONNECT_TIMEOUT_S,
                 )

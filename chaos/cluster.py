@@ -12,10 +12,11 @@ import psycopg
 
 from chaos.proxy import ProxyProcess
 from chaos.world import SCHEMA
-from lonnymq.embedded import Server, account, binaries
+from lonnymq.embedded import NotRunning, Server, account, binaries
 from lonnymq.embedded.reachable_paths import reachable_binaries
 
 DATABASE = "chaos"
+UP_TIMEOUT_S = 60
 SETTINGS = {
     "autovacuum": "on",
     "autovacuum_naptime": "5s",
@@ -64,14 +65,22 @@ class Cluster:
     def dsn_for_clients(self) -> str:
         return self.server.dsn(DATABASE).replace(f":{self.server.port}/", f":{self.proxy.port}/")
 
-    def connect(self, dbname: str = DATABASE, name: str = "chaos operator") -> psycopg.Connection:
-        return psycopg.connect(
-            self.server.dsn(dbname),
-            autocommit=True,
-            connect_timeout=5,
-            options=f"-c search_path={SCHEMA}",
-            application_name=name,
-        )
+    def connect(self, dbname: str = DATABASE) -> psycopg.Connection:
+        """Connect as an operator. If the server is down, wait until it is up again."""
+        deadline = time.monotonic() + UP_TIMEOUT_S
+        while True:
+            try:
+                return psycopg.connect(
+                    self.server.dsn(dbname),
+                    autocommit=True,
+                    connect_timeout=5,
+                    options=f"-c search_path={SCHEMA}",
+                    application_name="chaos operator",
+                )
+            except (NotRunning, psycopg.OperationalError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def restart(self) -> None:
         """Start the server again after it was killed or stopped, and wait until it answers."""
@@ -80,18 +89,8 @@ class Cluster:
         self.use(self.server)
         self.until_it_answers()
 
-    def until_it_answers(self, timeout_s: float = 60) -> None:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                with self.connect() as conn:
-                    conn.execute("SELECT 1")
-            except psycopg.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-            else:
-                return
+    def until_it_answers(self) -> None:
+        self.connect().close()
 
     def run_program(self, name: str, *arguments: str, server: Server | None = None) -> None:
         """Run one of PostgreSQL's programs against the server."""
@@ -150,17 +149,9 @@ class Clock:
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self._file = folder / "clock"
-        self.bin_dir = folder / "postgres" / "bin"
-        self.bin_dir.mkdir(parents=True)
-        for path in (folder, self.bin_dir.parent, self.bin_dir):
-            path.chmod(0o755)
+        self.bin_dir = _mirror(programs, folder / "programs")
         self.set(0)
-        for sibling in ("lib", "share"):
-            (self.bin_dir.parent / sibling).symlink_to(programs.parent / sibling)
-        for program in programs.iterdir():
-            if program.name != "postgres":
-                # A copy, because programs look for each other beside the file that a link leads to.
-                shutil.copy2(program, self.bin_dir / program.name)
+        (self.bin_dir / "postgres").unlink()
         wrapper = self.bin_dir / "postgres"
         wrapper.write_text(
             f"#!/bin/sh\nexport LD_PRELOAD={FAKETIME} FAKETIME_TIMESTAMP_FILE={self._file}"
@@ -180,8 +171,23 @@ class Clock:
         return FAKETIME.exists()
 
 
+def _mirror(programs: Path, folder: Path) -> Path:
+    """Copy the programs, with links to what is around them: they find libraries by relative paths."""
+    source, names = programs.parents[2], programs.parts[-3:]
+    for name in names:
+        folder.mkdir()
+        folder.chmod(0o755)
+        for sibling in source.iterdir():
+            if sibling.name != name:
+                (folder / sibling.name).symlink_to(sibling)
+        source, folder = source / name, folder / name
+    # Copies, because a program looks for others beside the file that a link leads to.
+    shutil.copytree(source, folder)
+    return folder
+
+
 def work_folder() -> Path:
-    """A folder for a run: in memory if that is possible. The server's account must be able to pass through it."""
+    """A folder for a run, in memory if that is possible. The server's account must be able to reach it."""
     memory = Path("/dev/shm")  # noqa: S108 mkdtemp makes a folder of our own
     base = memory if os.access(memory, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="lonnymq-chaos-", dir=base))

@@ -13,6 +13,7 @@ DEQUEUE: LiteralString = (
     " FROM message_dequeue(%s, %s, %s, '{default}', %s)"
 )
 COMPLETE_MANY: LiteralString = "SELECT result FROM message_complete_many(%s::bigint[], %s::uuid[])"
+FORGOTTEN, LATE, EXTENDED = 0.01, 0.015, 0.03  # shares of the batches that are treated like this
 IDLE_S = 0.03
 LATE_S = 0.4  # how long after the end of its lease a stalled consumer goes on
 SINGLES = 12  # how many messages are finished one by one
@@ -42,13 +43,14 @@ class Consumer(Client):
             self.pause(IDLE_S)
             return
         chance = 1.0 if self.is_draining else self.random.random()
-        if chance < 0.01:
-            return  # forgotten: the leases run out
-        if chance < 0.02:
+        is_late = FORGOTTEN <= chance < FORGOTTEN + LATE
+        if chance < FORGOTTEN:
+            return  # the leases run out
+        if is_late:
             self.pause(self.settings.lease_ms / 1000 + LATE_S)
-        elif chance < 0.05:
+        elif chance < FORGOTTEN + LATE + EXTENDED:
             self._extend(leases)
-        self._finish(leases, is_late=0.01 <= chance < 0.02)
+        self._finish(leases, is_late=is_late)
         self._keep_pace(len(leases))
 
     def _keep_pace(self, count: int) -> None:

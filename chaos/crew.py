@@ -55,7 +55,9 @@ class Crew:
             notes_lsn=self._settings.notes_lsn if notes_lsn is None else notes_lsn,
         )
         self._numbers += 1
-        (Path(settings.folder) / f"{settings.name}.jsonl").touch(mode=0o600)  # it may be killed before it writes
+        (Path(settings.folder) / f"{settings.name}.jsonl").touch(
+            mode=0o600
+        )  # it may be killed before it writes
         with (Path(settings.folder) / f"{settings.name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"chaos.{program}", json.dumps(asdict(settings))],
@@ -122,14 +124,8 @@ class Crew:
 
 def created(settings: Settings) -> int:
     """How many messages a producer has created, by its journal."""
-    sizes: dict[int, int] = {}
-    total = 0
-    for record in read(Path(settings.folder) / f"{settings.name}.jsonl"):
-        if record.get("kind") == "create":
-            sizes[record["call"]] = len(record["channels"])
-        elif record.get("outcome") == "ok":
-            total += sizes.get(record["call"], 0)
-    return total
+    records = read(Path(settings.folder) / f"{settings.name}.jsonl")
+    return sum(record["made"] for record in records if record.get("outcome") == "ok")
 
 
 def freeze(pid: int, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """The journals of all processes as tables: one row per message created, delivered or finished.
 
-Times are milliseconds of the machine's monotonic clock, which all processes share. `begin` is before a call and
-`end` after it: it took effect in between. `end` is infinite if there was no answer.
+Times are milliseconds of the machine's monotonic clock, which all processes share. A call took effect between
+its `begin` and its `end`, which is infinite if there was no answer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +20,10 @@ Bools = NDArray[np.bool_]
 
 FAILED, OK, UNKNOWN, ROLLED_BACK = range(4)
 OUTCOMES = {"failed": FAILED, "ok": OK, "unknown": UNKNOWN, "rolled back": ROLLED_BACK}
-RESULTS = ("", "created", "duplicate", "full", "completed", "retried", "dead", "extended", "lost", "not_found",
-           "cancelled")  # fmt: skip
+RESULTS = (
+    "", "created", "duplicate", "full", "completed", "retried", "dead", "extended", "lost", "not_found",
+    "cancelled",
+)  # fmt: skip
 KINDS = ("complete", "retry", "extend")
 NO_TIME = -1
 NO_LSN = np.iinfo(np.int64).max
@@ -51,8 +53,8 @@ class Evidence:
     """`creates` has a row per message and call; `keys` of messages say which is meant in all tables.
 
     `creates`: key, channel, at, priority, outcome, result, begin, end, lsn, keyed, source
-    `deliveries`: key, id, channel, attempts, call, place, outcome, begin, end, released_at, lease_ms, is_async,
-    lsn, source, task; a call has one number in all journals
+    `deliveries`: key, id, channel, attempts, call, place, outcome, begin, end, released_at, lease_ms,
+    is_async, lsn, source, task; a call has one number in all journals
     `finishes`: delivery (a row of `deliveries`), kind, result, outcome, begin, end, lease_ms, moved, lsn
     `policies`: what operators set; `faults`: what went wrong, and calm times
     """

@@ -1,6 +1,6 @@
 """The files in which each process notes what it does: one JSON object per line.
 
-A call has two lines, one before it and one after it. Each line is written at once and survives the death of its
+A call has two lines, one before it and one after it. Each line is written at once, so that it survives its
 process. Without the second line, nobody knows whether the call took effect.
 """
 

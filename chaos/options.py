@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.broken_engines import BROKEN
 from chaos.faults import FAULTS
 from chaos.faults.operators import REINSTALLING
 
@@ -34,12 +35,13 @@ class Options:
 
     @property
     def faults(self) -> set[str]:
-        """A broken engine would be repaired by an upgrade, which installs its functions again."""
-        wanted = set(self.only) or set(FAULTS)
-        return wanted - set(self.without) - (REINSTALLING if self.engine else set())
+        """With a broken engine, those that expose it. Not an upgrade, which would repair it."""
+        if self.engine:
+            return set(self.only or BROKEN[self.engine].only) - REINSTALLING
+        return (set(self.only) or set(FAULTS)) - set(self.without)
 
 
-def from_arguments(arguments: Sequence[str], engines: Sequence[str]) -> Options:
+def from_arguments(arguments: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(
         prog="./run chaos",
         description="Run real clients against a real server under faults, and judge what they saw.",
@@ -49,7 +51,9 @@ def from_arguments(arguments: Sequence[str], engines: Sequence[str]) -> Options:
     parser.add_argument("--seed", default="", help="the same seed makes the same plan of faults")
     parser.add_argument("--only", type=_faults, default=(), metavar="FAULT,...", help="only these faults")
     parser.add_argument("--without", type=_faults, default=(), metavar="FAULT,...")
-    parser.add_argument("--engine", default="", choices=["", *engines], help="a broken engine: it must fail")
+    parser.add_argument(
+        "--engine", default="", choices=["", *sorted(BROKEN)], help="a broken engine: it must fail"
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="where to write the page")
     parser.add_argument("--folder", type=Path, help="keep the journals in this new folder")
     parser.add_argument("--producers", type=_positive, default=2)

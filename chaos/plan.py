@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from chaos.faults import FAULTS, Fault
+from chaos.faults import FAULTS
 
 CALM = "calm"
 CALM_S = 6.0
@@ -37,19 +37,17 @@ class Plan:
         return sum(planned.fault == name for planned in self.faults)
 
 
-def make_plan(
-    seed: str, messages: int, seconds: float, *, only: Iterable[str] = (), without: Iterable[str] = ()
-) -> Plan:
-    """How many there are of each fault follows from the number of messages."""
-    wanted = set(only) or {name for name, fault in FAULTS.items() if fault.is_default}
-    chosen = {name: fault for name, fault in FAULTS.items() if name in wanted - set(without)}
+def make_plan(seed: str, messages: int, seconds: float, only: Iterable[str], *, times: int = 1) -> Plan:
+    """How many there are of each fault follows from the number of messages; at least `times`."""
+    wanted = set(only)
+    chosen = {name: fault for name, fault in FAULTS.items() if name in wanted}
     tracks: dict[str, list[Planned]] = {}
     for track in sorted({fault.track for fault in chosen.values()}):
         names = [
             name
             for name, fault in chosen.items()
             if fault.track == track
-            for _ in range(_times(fault, messages))
+            for _ in range(max(times, round(messages / fault.one_per)))
         ]
         random.Random(f"{seed}/{track}").shuffle(names)
         tracks[track] = [
@@ -59,10 +57,6 @@ def make_plan(
             )
         ]
     return Plan(tracks, _calm(seconds))
-
-
-def _times(fault: Fault, messages: int) -> int:
-    return max(1, round(messages / fault.one_per))
 
 
 def _times_of(track: str, seed: str, count: int, seconds: float) -> list[float]:

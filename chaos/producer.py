@@ -8,8 +8,8 @@ from chaos.journal import wall_ms
 from chaos.world import KEYS_PER_PRODUCER, PATIENT_ATTEMPTS, POISON_ATTEMPTS, chosen, content, is_poison
 
 CREATE: LiteralString = (
-    "SELECT result FROM message_create_many(%s::text[], %s::bytea[], %s::bigint[], NULL, %s::int[], %s::text[],"
-    " FALSE, NULL, %s::int[], NULL, %s::text[], NULL, %s::bigint[])"
+    "SELECT result FROM message_create_many(%s::text[], %s::bytea[], %s::bigint[], NULL, %s::int[],"
+    " %s::text[], FALSE, NULL, %s::int[], NULL, %s::text[], NULL, %s::bigint[])"
 )
 KEEP_KEY_MS = 3_600_000
 DELAY_MAX_MS = 4000
@@ -88,7 +88,7 @@ class Producer(Client):
                 if is_keyed and not self.is_stopping:
                     continue
                 raise
-            self.made += count
+            self.made += call.facts["made"]
             return
 
     def _create_in_transaction(self, count: int) -> None:
@@ -102,11 +102,11 @@ class Producer(Client):
             if 0.1 < chance < 0.6:
                 raise RolledBack
         if call.outcome == "ok":
-            self.made += count
+            self.made += call.facts["made"]
 
     def _send(self, facts: dict[str, Any], parameters: tuple[Any, ...]) -> None:
         results = [result for (result,) in self.rows(CREATE, parameters)]
-        facts["made"] = sum(result == "created" for result in results)
+        facts["made"] = sum(result != "full" for result in results)
         facts["results"] = results[0] if len(set(results)) == 1 else results
 
 

@@ -107,7 +107,7 @@ class Proxy:
         task.add_done_callback(self._later.discard)
 
     def _some(self, share: float) -> list[Link]:
-        return [link for link in self._links if random.random() < share]  # noqa: S311
+        return [link for link in self._links if random.random() < share]
 
 
 async def _serve() -> None:

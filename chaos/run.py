@@ -36,12 +36,12 @@ LEASE_MS = (2500, 5000)  # in runs of up to two minutes, and in longer ones
 LONG_S = 120
 PRODUCING, CONSUMING = 0.6, 0.8  # parts of the time within which all messages are created, and served
 DISK_BYTES = 6 << 30
-BATCHES = ((100_000, 100), (10**12, 300))  # up to so many messages, calls have up to so many
+BATCHES = ((100_000, 50), (10**12, 300))  # up to so many messages, calls have up to so many
 STORED = "SELECT content FROM message"
 CASE = "case.json"
 DEAD = "SELECT content, attempts FROM dead"
 
-Tell = Callable[[str], None]
+Tell = Callable[[str], object]
 
 
 @dataclass
@@ -86,7 +86,9 @@ class Run:
 
     def run(self) -> Result:
         faults = self._possible_faults()
-        plan = make_plan(self.options.seed, self.options.messages, self.options.seconds, only=faults)
+        plan = make_plan(
+            self.options.seed, self.options.messages, self.options.seconds, faults, times=self._times
+        )
         with_clock = any(FAULTS[name].needs == "libfaketime" for name in faults)
         with_disk = any(FAULTS[name].needs == "tmpfs" for name in faults)
         try:
@@ -101,6 +103,10 @@ class Run:
             if self.options.folder is not None:
                 shutil.copytree(self.journals, self.options.folder)
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _times(self) -> int:
+        return BROKEN[self.options.engine].times if self.options.engine else 1
 
     def _possible_faults(self) -> set[str]:
         """Leave out, and say so, what this machine does not allow."""
@@ -130,8 +136,8 @@ class Run:
             evidence, verdicts = judged(self.journals, self.world, self.options.wait_s)
         self._seconds["all"] = time.monotonic() - self.started
         return Result(
-            self.options, plan, verdicts, evidence, counts(evidence, final), self._seconds, self.skipped, server,
-            self.failures,
+            self.options, plan, verdicts, evidence, counts(evidence, final), self._seconds,
+            self.skipped, server, self.failures,
         )  # fmt: skip
 
     def _prepare(self, cluster: Cluster) -> str:
@@ -155,7 +161,6 @@ class Run:
             return str(conn.info.parameter_status("server_version"))
 
     def _settings(self, cluster: Cluster, plan: Plan) -> Settings:
-        engine = BROKEN.get(self.options.engine)
         return Settings(
             name="",
             seed=self.options.seed,
@@ -166,7 +171,6 @@ class Run:
             lease_ms=self.world.lease_ms,
             notes_lsn=any("failover" in name for name in {p.fault for p in plan.faults}),
             batch=next(size for most, size in BATCHES if self.options.messages <= most),
-            synchronous_commit="on" if engine is None else engine.synchronous_commit,
         )
 
     def _start(self, crew: Crew) -> None:
@@ -204,7 +208,7 @@ class Run:
                 raise
             for track in running:
                 track.result()
-        self._reset_policies(scenes[CALM])
+        self._lift_limits(scenes[CALM])
 
     def _scene(self, cluster: Cluster, crew: Crew, track: str) -> Scene:
         journal = Journal(self.journals / f"faults-{track}.jsonl", f"faults {track}")
@@ -250,13 +254,13 @@ class Run:
                 scene.wait(CALM_S)
                 scene.journal.write({"fault": CALM, "begin": begin, "end": now_ms()})
 
-    def _reset_policies(self, scene: Scene) -> None:
-        """A fault that ended early may have left a channel paused."""
+    def _lift_limits(self, scene: Scene) -> None:
+        """So that what is left is served soon, also if a fault ended early and left a channel paused."""
         with scene.cluster.connect() as conn:
             for i, channel in enumerate(self.world.channels):
-                if channel.family == "changed":
+                if channel.family in {"changed", "limited", "rated"}:
                     call = scene.journal.before("policy", channel=i, paused=False, max_concurrency=0)
-                    conn.execute("SELECT FROM channel_set(%s, 0, p_paused => FALSE)", (channel.name,))
+                    conn.execute("SELECT FROM channel_set(%s, 0, 0, p_paused => FALSE)", (channel.name,))
                     scene.journal.after(call, "ok")
 
     def _drain(self, cluster: Cluster, crew: Crew) -> None:

@@ -1,4 +1,4 @@
-"""The channels of a run: their share of the messages, their policies, and what the judge may expect of them."""
+"""The channels of a run, with their shares of the messages and their policies."""
 
 import random
 import zlib

@@ -20,6 +20,7 @@ HELP = """\
   check                  run the checks: lint, format, types, layers
   demo                   show LonnyMQ at work on a PostgreSQL that it starts
   bench WHAT             measure the engine, client, worker or spark; ./run bench --help says more
+  chaos                  run clients and a server under faults, and judge what they saw; --help says more
   suites NAME ...        run suites that others wrote on our integrations, and write docs/suites.md
   docs                   build the documentation as a site that a browser can open from disk
   lonnymq ...            run the lonnymq command of this checkout
@@ -30,6 +31,7 @@ The first command creates .venv in the checkout, which takes a minute; later one
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "bench": tasks.bench,
+    "chaos": tasks.chaos,
     "check": tasks.check,
     "demo": tasks.demo,
     "docs": tasks.docs,

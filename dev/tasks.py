@@ -96,6 +96,11 @@ def bench(arguments: list[str]) -> NoReturn:
     _replace_process(BIN / "python", ["-m", "benchmarks", *arguments])
 
 
+def chaos(arguments: list[str]) -> NoReturn:
+    os.chdir(CHECKOUT)
+    _replace_process(BIN / "python", ["-m", "chaos", *arguments])
+
+
 def suites(arguments: list[str]) -> NoReturn:
     os.chdir(CHECKOUT)
     _replace_process(BIN / "python", ["-m", "dev.suites", *arguments])

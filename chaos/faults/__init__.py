@@ -1,7 +1,6 @@
 """What can go wrong. Each fault is a function of the scene, which returns when the fault is over."""
 
-from chaos.faults.fault import FAULTS, Fault, Scene
-from chaos.faults import (  # isort: skip  they add themselves to FAULTS
+from chaos.faults import (
     clock,
     copies,
     failover,
@@ -12,18 +11,7 @@ from chaos.faults import (  # isort: skip  they add themselves to FAULTS
     storage,
     transactions,
 )
+from chaos.faults.fault import FAULTS, Fault, Scene
 
-__all__ = [
-    "FAULTS",
-    "Fault",
-    "Scene",
-    "clock",
-    "copies",
-    "failover",
-    "network",
-    "operators",
-    "processes",
-    "servers",
-    "storage",
-    "transactions",
-]
+FAMILIES = (clock, copies, failover, network, operators, processes, servers, storage, transactions)
+__all__ = ["FAMILIES", "FAULTS", "Fault", "Scene"]

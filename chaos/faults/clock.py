@@ -9,6 +9,7 @@ NOTICED_S = 2.5  # processes of the server read the new offset within a second
 
 @fault("clock-step", one_per=100_000, needs="libfaketime")
 def step_clock(scene: Scene) -> None:
+    """Set the server's clock by up to 20 s, and back."""
     clock = scene.cluster.clock
     assert clock is not None
     step = scene.random.choice(STEPS_S)

@@ -34,13 +34,12 @@ class Scene:
 
 @dataclass(frozen=True)
 class Fault:
-    """It happens once per so many messages. Unless `is_default`, only if it is asked for by name."""
+    """It happens once per so many messages. `needs` is what the machine must offer for it."""
 
     name: str
     track: Track
     one_per: int
     run: Callable[[Scene], None]
-    is_default: bool = True
     needs: str = ""
 
 

@@ -31,6 +31,7 @@ def freeze_network(scene: Scene) -> None:
 
 @fault("slow-network", one_per=100_000, track="processes")
 def slow_network(scene: Scene) -> None:
+    """Every packet takes 50 ms."""
     scene.cluster.proxy.tell("delay", seconds=0.05)
     try:
         scene.wait(2, 4)

@@ -1,4 +1,4 @@
-"""What operators do to a live queue: policies, VACUUM FULL, REINDEX, a publication of all tables, an upgrade."""
+"""What operators do to a live queue: policies, VACUUM FULL, REINDEX, a publication, an upgrade."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from lonnymq.install.files import Step
 
 TABLES = "SELECT relname FROM pg_class WHERE relnamespace = %s::REGNAMESPACE AND relkind = 'r' ORDER BY 1"
 SLOT = "chaos_reader"
+REINDEX_TRIES = 5
 REINSTALLING = {"upgrade"}  # these faults install the functions of the engine again
 
 
@@ -52,10 +53,17 @@ def vacuum_full(scene: Scene) -> None:
 
 @fault("reindex", one_per=150_000)
 def reindex(scene: Scene) -> None:
+    """Rebuild all indexes, beside the calls or locking them out."""
     way = scene.random.choice(("", "CONCURRENTLY "))
     scene.facts["way"] = way
     with scene.cluster.connect() as conn:
-        conn.execute(f"REINDEX SCHEMA {way}{SCHEMA}".encode())
+        for _ in range(REINDEX_TRIES):
+            try:
+                conn.execute(f"REINDEX SCHEMA {way}{SCHEMA}".encode())
+            except psycopg.errors.DeadlockDetected:  # without CONCURRENTLY it locks a table, then its indexes
+                scene.facts["deadlocks"] = scene.facts.get("deadlocks", 0) + 1
+            else:
+                return
 
 
 @fault("publication", one_per=250_000)

@@ -17,6 +17,7 @@ def kill_worker(scene: Scene) -> None:
 
 @fault("producer-kill", one_per=40_000, track="processes")
 def kill_producer(scene: Scene) -> None:
+    """SIGKILL a producer, also in the middle of a transaction."""
     member = scene.crew.pick("producer", "spark_sink")
     if member is not None:
         scene.facts["process"] = member.settings.name

@@ -23,6 +23,7 @@ def kill_server(scene: Scene) -> None:
 
 @fault("immediate-shutdown", one_per=100_000)
 def stop_at_once(scene: Scene) -> None:
+    """Stop the server without a checkpoint; it recovers when it starts."""
     with scene.cluster.lock:
         scene.facts["crash"] = now_ms()
         scene.cluster.server.stop("immediate")

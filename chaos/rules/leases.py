@@ -22,7 +22,7 @@ def one_live_lease(case: Case) -> Verdict:
         len(order),
         is_double.sum(),
         (
-            f"message {d.key[a]} was leased until {case.lease_until[a]:.0f} and delivered again by {d.end[b]:.0f}"
+            f"message {d.key[a]} was leased until {case.lease_until[a]:.0f}, and again by {d.end[b]:.0f}"
             for a, b in zip(first[is_double], second[is_double], strict=True)
         ),
     )

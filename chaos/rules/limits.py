@@ -117,6 +117,8 @@ def rates(case: Case) -> Verdict:
     for channel in case.family("rated"):
         policy = case.world.channels[channel]
         rows = np.flatnonzero((d.channel == channel) & case.is_leased & (d.task == 0))
+        lifted = [p["begin"] for p in case.evidence.policies if p["channel"] == channel]
+        rows = rows[d.end[rows] < min(lifted, default=np.inf)]
         rows = rows[np.argsort(d.end[rows], kind="stable")]
         segments = np.searchsorted(cuts, d.end[rows])
         for segment in np.unique(segments):

@@ -110,7 +110,7 @@ def one_message_per_key(case: Case) -> Verdict:
         len(keys),
         len(doubled),
         (f"message {key} has several ids" for key in doubled),
-        f"{int((times > 1).sum())} of {len(tries)} messages with a key were created again after a lost answer",
+        f"{int((times > 1).sum())} of {len(tries)} with a key were created again after a lost answer",
     )
 
 

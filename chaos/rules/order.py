@@ -122,7 +122,8 @@ def fair(case: Case) -> Verdict:
             if abs(x - y) > bound:
                 broken += 1
                 examples.append(
-                    f"{case.channel_name(a)} was served {x:.0f} and {case.channel_name(b)} {y:.0f}, bound {bound:.0f}"
+                    f"{case.channel_name(a)} was served {x:.0f} and {case.channel_name(b)} {y:.0f},"
+                    f" which may differ by {bound:.0f}"
                 )
     note = f"the largest difference was {largest:.0f}" if judged else ""
     return verdict(
