@@ -224,8 +224,8 @@ class Reader:
         if is_task:
             done = {"outcome": OUTCOMES[after["outcome"]], "begin": before["at"], "end": after["at"]}
             self.finishes.add(
-                1,
-                delivery=self._delivered,
+                len(keys),
+                delivery=list(range(self._delivered, self._delivered + len(keys))),
                 kind=0,
                 result=_codes("completed"),
                 lease_ms=0,

@@ -80,7 +80,7 @@ class Run:
         self.done = 0
         self._stopping = threading.Event()
         self._seconds: dict[str, float] = {}
-        self.world = world_of(options.messages, options.seconds)
+        self.world = world_of(options.messages, options.seconds, with_spark=options.spark)
         self._tracks: dict[str, threading.Lock] = {}
         self.tally = Tally(self.journals)
 
@@ -169,6 +169,7 @@ class Run:
             messages=self.options.messages,
             seconds=self.options.seconds,
             lease_ms=self.world.lease_ms,
+            with_spark=self.options.spark,
             notes_lsn=any("failover" in name for name in {p.fault for p in plan.faults}),
             batch=next(size for most, size in BATCHES if self.options.messages <= most),
         )
@@ -199,7 +200,7 @@ class Run:
             ]
             running.append(pool.submit(self._calm, scenes[CALM], plan.calm, began))
             try:
-                while not all(track.done() for track in running) or crew.of("producer", "spark_sink"):
+                while not all(track.done() for track in running) or crew.is_producing():
                     crew.replace_dead()
                     self._show(plan)
                     self._stopping.wait(1)
@@ -296,8 +297,8 @@ class Run:
         self._seconds[what] = time.monotonic() - began
 
 
-def world_of(messages: int, seconds: float) -> World:
-    return make_world(messages, seconds, LEASE_MS[seconds > LONG_S])
+def world_of(messages: int, seconds: float, *, with_spark: bool) -> World:
+    return make_world(messages, seconds, LEASE_MS[seconds > LONG_S], with_spark=with_spark)
 
 
 def _may_mount() -> bool:

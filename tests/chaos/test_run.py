@@ -44,8 +44,8 @@ def test_20_000_messages(tmp_path: Path) -> None:
     assert result["counts"]["messages committed"] >= 20_000
     assert set(CHEAP.split(",")) <= set(result["faults"])
     text = page.read_text(encoding="utf-8")
-    assert "20,0" in text
-    assert "http" not in text.replace("http://www.w3.org", "")
+    assert f"{result['counts']['messages committed']:,}" in text
+    assert "://" not in text, "it loads nothing"
 
 
 @pytest.mark.timeout(600)
