@@ -20,7 +20,7 @@ from benchmarks.peers import LonnyMQ, Peer, Pgmq, Prototype
 from benchmarks.scenarios import all_scenarios
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-OTHER_BENCHMARKS = ("client", "skew", "spark", "worker")
+OTHER_BENCHMARKS = ("client", "field", "skew", "spark", "worker")
 LIMITS = "p_max_concurrency => 1000"
 
 

@@ -47,7 +47,11 @@ class BenchServer:
         template = f"template_{name}".replace(" ", "_")
         if template not in self._templates:
             self._admin("CREATE DATABASE {}", template)
-            install(self.postgres.dsn(template))
+            try:
+                install(self.postgres.dsn(template))
+            except BaseException:
+                self._admin("DROP DATABASE {} WITH (FORCE)", template)
+                raise
             self._templates.add(template)
         self._admin("CREATE DATABASE {} TEMPLATE {}", DATABASE, template)
         try:

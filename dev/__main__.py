@@ -19,8 +19,9 @@ HELP = """\
   test PYTEST-ARGUMENTS  run only these tests, for example: ./run test tests/unit -k embedded
   check                  run the checks: lint, format, types, layers
   demo                   show LonnyMQ at work on a PostgreSQL that it starts
-  bench WHAT             measure the engine, client, worker or spark; ./run bench --help says more
+  bench WHAT             measure the engine, client, worker, spark or the field; ./run bench --help says more
   chaos                  run clients and a server under faults, and judge what they saw; --help says more
+  soak                   run mixed traffic for half an hour, and judge whether everything stays flat
   suites NAME ...        run suites that others wrote on our integrations, and write docs/suites.md
   docs                   build the documentation as a site that a browser can open from disk
   lonnymq ...            run the lonnymq command of this checkout
@@ -37,6 +38,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "docs": tasks.docs,
     "lock": tasks.lock,
     "lonnymq": tasks.lonnymq,
+    "soak": tasks.soak,
     "suites": tasks.suites,
     "test": tasks.test,
 }

@@ -4,8 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
-import venv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import NoReturn
 from dev import debian, site
 from dev.environment import BIN, CHECKOUT
 from dev.report import Report, closing_line, failures
+from dev.suites.pythons import find_python
 
 CHECKS = {
     "lint": ["ruff", "check"],
@@ -50,6 +50,10 @@ FEW_ON_OLDEST = ["-m", SELECTIONS["--quick"], "--cases", "1"]
 RERUN_MAX = 5
 LAST_FAILED = ["--last-failed", "--last-failed-no-failures=none"]
 LOCKED = ("runtime", "dev")
+FIELD_PYTHONS = ("3.13", "3.12")  # some of those libraries need 3.12
+FIELD = (
+    "field-"  # requirements of the libraries that ./run bench field runs, each in an environment of its own
+)
 COMPILE = ["--quiet", "--generate-hashes", "--strip-extras", "--no-emit-options"]
 COMPILE += ["--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host"]
 
@@ -101,6 +105,12 @@ def chaos(arguments: list[str]) -> NoReturn:
     _replace_process(BIN / "python", ["-m", "chaos", *arguments])
 
 
+def soak(arguments: list[str]) -> NoReturn:
+    """Its files are named relative to where the command is called."""
+    os.environ["PYTHONPATH"] = str(CHECKOUT)
+    _replace_process(BIN / "python", ["-m", "benchmarks.soak", *arguments])
+
+
 def suites(arguments: list[str]) -> NoReturn:
     os.chdir(CHECKOUT)
     _replace_process(BIN / "python", ["-m", "dev.suites", *arguments])
@@ -121,18 +131,28 @@ def lonnymq(arguments: list[str]) -> NoReturn:
 
 def lock(arguments: list[str]) -> int:
     """Compile requirements/*.in with the newest pip-tools. `--upgrade` takes newer versions."""
+    _compile(Path(sys.executable), LOCKED, arguments)
+    field = sorted(path.stem for path in (CHECKOUT / "requirements").glob(f"{FIELD}*.in"))
+    newer = next(filter(None, map(find_python, FIELD_PYTHONS)), None)
+    if newer is None:
+        print(f"{FIELD}*.txt are kept: compiling them takes Python {' or '.join(FIELD_PYTHONS)}")
+        return 0
+    _compile(newer, field, arguments)
+    return 0
+
+
+def _compile(python: Path, names: Iterable[str], arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="lonnymq-lock-") as folder:
-        venv.create(folder, with_pip=True)
+        subprocess.run([python, "-m", "venv", folder], check=True)
         tools = Path(folder) / "bin"
         subprocess.run([tools / "pip", "install", "--quiet", "pip-tools"], check=True)
-        for name in LOCKED:
+        for name in names:
             subprocess.run(
                 [tools / "pip-compile", *COMPILE, *arguments, f"--output-file={name}.txt", f"{name}.in"],
                 cwd=CHECKOUT / "requirements",
                 env=os.environ | {"CUSTOM_COMPILE_COMMAND": "./run lock"},
                 check=True,
             )
-    return 0
 
 
 def _quick_checks(report: Report) -> None:

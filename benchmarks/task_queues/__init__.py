@@ -11,13 +11,25 @@ TASK_QUEUES = {
     "lonnymq": "lonnymq:LonnyMQ",
     "lonnymq, durable dequeue": "lonnymq:DurableLonnyMQ",
     "lonnymq, kept results": "lonnymq:KeepingLonnyMQ",
+    "lonnymq, limited": "lonnymq:LimitedLonnyMQ",
+    "pgmq": "pgmq:Pgmq",
+    "pgmq, grouped": "pgmq:GroupedPgmq",
     "pgqueuer": "pgqueuer:Pgqueuer",
     "pgqueuer, balanced": "pgqueuer:PgqueuerBalanced",
+    "pgqueuer, limited": "pgqueuer:PgqueuerLimited",
     "procrastinate": "procrastinate:Procrastinate",
+    "procrastinate, limited": "procrastinate:LimitedProcrastinate",
+    "awa": "awa:Awa",
+    "oban": "oban:Oban",
+    "absurd": "absurd:Absurd",
+    "chancy": "chancy:Chancy",
+    "celery": "celery_redis:CeleryRedis",
+    "rq": "rq:Rq",
 }
 
 
 def load_task_queue(name: str) -> TaskQueue:
+    """Their modules import their libraries only in functions, unless ./run bench worker compares them too."""
     module, _, class_name = TASK_QUEUES[name].partition(":")
     queue = getattr(import_module(f"benchmarks.task_queues.{module}"), class_name)()
     assert isinstance(queue, TaskQueue)

@@ -8,9 +8,19 @@ import time
 
 from benchmarks.task_queues import load_task_queue
 from benchmarks.task_queues.child import READY
-from benchmarks.task_queues.child_command import Produce, SendAlone, Work, parse_command
+from benchmarks.task_queues.child_command import (
+    Install,
+    Produce,
+    Send,
+    SendAlone,
+    SendPaced,
+    Work,
+    WorkWithLog,
+    parse_command,
+)
 from benchmarks.task_queues.task_counter import TaskCounter
-from benchmarks.task_queues.task_queue import TaskQueue
+from benchmarks.task_queues.task_log import TaskLog, TaskLogReader
+from benchmarks.task_queues.task_queue import TENANT, TaskQueue
 
 MIN_PAUSE_SECONDS = 0.15  # PgQueuer's worker is busy for 0.1 s after a task
 MAX_PAUSE_SECONDS = 0.25
@@ -22,16 +32,22 @@ def main() -> None:
     command = parse_command(sys.stdin.readline())
     queue = load_task_queue(command.queue)
     match command:
+        case Install():
+            wait_for_start()
+            queue.install(command.dsn)
+            print_result(None)
         case Work():
-            queue.work(
-                command.dsn,
-                command.kind,
-                command.mode,
-                TaskCounter(command.counter, command.slot),
-                wait_for_start,
-            )
+            counter = TaskCounter(command.counter, command.slot)
+            queue.work(command.dsn, command.kind, command.mode, counter, wait_for_start)
+        case WorkWithLog():
+            log = TaskLog(command.log, command.seconds)
+            queue.work(command.dsn, command.kind, command.mode, log, wait_for_start)
         case Produce():
             queue.run(produce(queue, command))
+        case Send():
+            queue.run(send(queue, command))
+        case SendPaced():
+            queue.run(send_paced(queue, command))
         case SendAlone():
             queue.run(send_alone(queue, command))
 
@@ -56,6 +72,54 @@ async def produce(queue: TaskQueue, command: Produce) -> None:
         start = time.perf_counter()
         await asyncio.gather(*(call() for _ in range(command.concurrent_calls)))
         print_result(time.perf_counter() - start)
+
+
+def number_of(task: int, tenants: list[int]) -> int:
+    """The number of the n-th task, when tenants take turns."""
+    return tenants[task % len(tenants)] * TENANT + task
+
+
+async def send(queue: TaskQueue, command: Send) -> None:
+    log = TaskLogReader(command.log) if command.log else None
+    sent = 0
+    async with queue.producer(command.dsn) as producer:
+        calls = iter(range(0, command.tasks, command.size))
+
+        async def call() -> None:
+            nonlocal sent
+            for first in calls:
+                while log and sent - log.count() > command.backlog:  # noqa: ASYNC110 - others append to it
+                    await asyncio.sleep(POLL_SECONDS)
+                if time.monotonic() >= end:
+                    return
+                numbers = [
+                    number_of(task, command.tenants)
+                    for task in range(first, min(first + command.size, command.tasks))
+                ]
+                if command.size == 1:
+                    await producer.one(numbers[0])
+                else:
+                    await producer.many(numbers)
+                sent += len(numbers)
+
+        wait_for_start()
+        start = time.monotonic()
+        end = start + command.seconds
+        await asyncio.gather(*(call() for _ in range(command.concurrent_calls)))
+        print_result({"tasks": sent, "seconds": time.monotonic() - start})
+
+
+async def send_paced(queue: TaskQueue, command: SendPaced) -> None:
+    returned_at = {}
+    async with queue.producer(command.dsn) as producer:
+        wait_for_start()
+        start = time.monotonic()
+        for task in range(command.tasks):
+            await asyncio.sleep(max(0.0, start + task / command.per_second - time.monotonic()))
+            number = number_of(task, command.tenants)
+            await producer.one(number)
+            returned_at[number] = time.monotonic()
+    print_result(returned_at)
 
 
 async def send_alone(queue: TaskQueue, command: SendAlone) -> None:

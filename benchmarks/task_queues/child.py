@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,12 +27,15 @@ class ChildFailed(Exception):
 class Child:
     """A process that prepares a command and runs it after `begin`. Leaving the context sends it SIGTERM."""
 
-    def __init__(self, command: ChildCommand) -> None:
+    def __init__(self, command: ChildCommand, python: Path | str = sys.executable) -> None:
         self._command = command
+        self._is_killed = False
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.task_queues"],
+            [python, "-m", "benchmarks.task_queues"],
             cwd=CHECKOUT,
+            env=os.environ | {"PYTHONPATH": str(CHECKOUT / "src")},
+            start_new_session=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -47,15 +53,22 @@ class Child:
         try:
             code = self._process.wait(STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill()
             code = self._process.wait()
+        finally:
+            self._kill_group()
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()
-        failure = self._failure(code) if code not in {0, -signal.SIGTERM} else None
+        failure = self._failure(code) if code not in {0, -signal.SIGTERM} and not self._is_killed else None
         self._stderr.close()
         if failure is not None and error is None:
             raise failure
+
+    def kill(self) -> None:
+        """Kill the process and all that it has started, as when their machine stops."""
+        self._is_killed = True
+        self._kill_group()
 
     def wait_until_ready(self) -> None:
         line = self._read_line()
@@ -72,8 +85,36 @@ class Child:
             raise self._failure(code)
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+        """CPU time of the process and of those that it has started."""
+        ticks = sum(sum(map(int, fields[11:15])) for _, fields in self._group())
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def memory_bytes(self) -> int:
+        """Memory of the process and of those that it has started; what they share is counted once."""
+        total = 0
+        for process, _ in self._group():
+            try:
+                total += int(
+                    re.findall(r"^Pss:\s+(\d+) kB", (process / "smaps_rollup").read_text(), re.MULTILINE)[0]
+                )
+            except (FileNotFoundError, ProcessLookupError, IndexError):
+                continue  # the process exited in the meantime
+        return total * 1024
+
+    def _group(self) -> Iterator[tuple[Path, list[str]]]:
+        """The folders in /proc of its processes, and the fields of their stat from the third on."""
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # the process exited in the meantime
+            if int(fields[3]) == self._process.pid:  # the session, which the child leads
+                yield stat.parent, fields
+
+    def _kill_group(self) -> None:
+        for process, _ in self._group():
+            with suppress(ProcessLookupError):
+                os.kill(int(process.name), signal.SIGKILL)
 
     def _write_line(self, line: str) -> None:
         stdin = self._process.stdin

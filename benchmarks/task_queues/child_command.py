@@ -17,6 +17,11 @@ class ChildCommand:
 
 
 @dataclass(frozen=True)
+class Install(ChildCommand):
+    """Prepare an empty database for the queue, and report that."""
+
+
+@dataclass(frozen=True)
 class Work(ChildCommand):
     """Run tasks until SIGTERM."""
 
@@ -27,6 +32,16 @@ class Work(ChildCommand):
 
 
 @dataclass(frozen=True)
+class WorkWithLog(ChildCommand):
+    """Run tasks that take some seconds until SIGTERM, and record when each starts and ends."""
+
+    kind: Kind
+    mode: Mode
+    log: Path
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Produce(ChildCommand):
     """Enqueue tasks, and report how many seconds it took."""
 
@@ -34,6 +49,32 @@ class Produce(ChildCommand):
     size: int
     """Tasks per call."""
     concurrent_calls: int
+
+
+@dataclass(frozen=True)
+class Send(ChildCommand):
+    """Enqueue tasks until the time or the tasks are over; report how many, and the seconds.
+
+    Tenants take turns. With a log, wait while more than `backlog` tasks have not started.
+    """
+
+    tenants: list[int]
+    tasks: int
+    seconds: float
+    size: int
+    """Tasks per call."""
+    concurrent_calls: int
+    log: Path | None = None
+    backlog: int = 0
+
+
+@dataclass(frozen=True)
+class SendPaced(ChildCommand):
+    """Enqueue one task per call at a steady rate, and report when each call returned, by its number."""
+
+    tenants: list[int]
+    tasks: int
+    per_second: float
 
 
 @dataclass(frozen=True)
@@ -50,9 +91,14 @@ class SendAlone(ChildCommand):
         return self.warm_up_tasks + self.tasks
 
 
+COMMANDS = (Install, Work, WorkWithLog, Produce, Send, SendPaced, SendAlone)
+PATHS = {"counter", "log"}
+
+
 def parse_command(line: str) -> ChildCommand:
     fields = json.loads(line)
-    command = {each.__name__: each for each in (Work, Produce, SendAlone)}[fields.pop("command")]
-    if "counter" in fields:
-        fields["counter"] = Path(fields["counter"])
+    command = {each.__name__: each for each in COMMANDS}[fields.pop("command")]
+    for name in PATHS & set(fields):
+        if fields[name] is not None:
+            fields[name] = Path(fields[name])
     return command(**fields)

@@ -33,6 +33,9 @@ class TaskCounter:
             self._sum += number
             SLOT.pack_into(self._memory, self._at, time.monotonic(), self._count, self._sum)
 
+    async def add_async(self, number: int) -> None:
+        self.add(number)
+
     def count(self) -> int:
         return sum(count for _, count, _ in self._slots())
 

@@ -1,0 +1,195 @@
+"""./run soak: mixed traffic for a long time, and whether sizes, memory, buffers and latencies stay flat.
+
+Two worker processes serve a producer of all kinds of messages: scheduled ones, with priorities, dedupe keys
+and lanes. Some of them fail, are retried or become dead letters, while policies change and batches finish.
+The history is kept. Statistics are read every few seconds. The exit code is 1 if a series grows.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+import psycopg
+
+from benchmarks.bench_server import VERSION
+from benchmarks.soak import flatness, soak_report
+from benchmarks.soak.soak_samples import (
+    Buffers,
+    Sample,
+    backend_megabytes,
+    history_per_message,
+    latencies,
+    private_megabytes,
+    sizes,
+)
+from dev.progress import Steps
+from lonnymq import Queue
+from lonnymq.embedded import Server, binaries
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SETTINGS = {"shared_buffers": "256MB", "shared_preload_libraries": "pg_stat_statements"}
+WORKERS = 2
+HISTORY_KEEP_SECONDS = 3600
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./run soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--every", type=float, default=10, metavar="SECONDS", help="between samples")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the samples and the verdict")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", default=Path("soak.html"), help="the page with plots"
+    )
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="also write the plots as SVG")
+    options = parser.parse_args()
+    if options.minutes <= 0 or options.every <= 0:
+        parser.error("--minutes and --every must be positive")
+    samples = Samples()
+    interrupted = False
+    try:
+        run(options.minutes * 60, options.every, samples)
+    except KeyboardInterrupt:
+        interrupted = True  # what was sampled is judged
+    trends = samples.trends()
+    grew = [name for name, trend in trends.items() if not trend.is_flat]
+    if options.json:
+        options.json.write_text(json.dumps(samples.as_json(trends), indent=1), encoding="utf-8")
+    soak_report.write(options.report, options.picture, samples.times, samples.series, trends)
+    for name in grew:
+        print(f"{name} grows: {trends[name].growth:+,.4g} at a level of {trends[name].level:,.4g}")
+    if not trends:
+        print("too few samples to judge; run for longer, or sample more often")
+        return 2
+    print(f"{len(trends) - len(grew)} of {len(trends)} series are flat; the report is in {options.report}")
+    return 1 if grew or interrupted else 0
+
+
+class Samples:
+    """Series of numbers, each with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, list[float]] = defaultdict(list)
+        self.series: dict[str, list[float]] = defaultdict(list)
+
+    def add(self, at: float, sample: Sample) -> None:
+        for name, value in sample.items():
+            self.times[name].append(at)
+            self.series[name].append(value)
+
+    def trends(self) -> dict[str, flatness.Trend]:
+        found = {
+            name: flatness.trend(name, self.times[name], values)
+            for name, values in self.series.items()
+            if flatness.is_judged(name)
+        }
+        return {name: trend for name, trend in found.items() if trend is not None}
+
+    def as_json(self, trends: dict[str, flatness.Trend]) -> dict[str, object]:
+        return {
+            "series": {
+                name: {"seconds": self.times[name], "values": self.series[name]} for name in self.series
+            },
+            "trends": {name: vars(trend) for name, trend in trends.items()},
+        }
+
+
+class TimesReader:
+    """Collects what the traffic prints."""
+
+    def __init__(self, output: IO[str]) -> None:
+        self._lock = threading.Lock()
+        self._times: defaultdict[str, list[float]] = defaultdict(list)
+        threading.Thread(target=self._read, args=(output,), daemon=True).start()
+
+    def take(self) -> dict[str, list[float]]:
+        with self._lock:
+            taken, self._times = dict(self._times), defaultdict(list)
+        return taken
+
+    def _read(self, output: IO[str]) -> None:
+        for line in output:
+            with self._lock:
+                for call, values in json.loads(line).items():
+                    self._times[call].extend(values)
+
+
+def run(seconds: float, every: float, samples: Samples) -> None:
+    steps = Steps(total=1)
+    with tempfile.TemporaryDirectory(prefix="lonnymq-soak-") as folder, ExitStack() as stack:
+        server = Server(Path(folder) / "server", bin_dir=binaries(VERSION), settings=SETTINGS)
+        stack.callback(server.erase)
+        stack.enter_context(server)
+        dsn = server.dsn()
+        queue = stack.enter_context(Queue(dsn))
+        queue.install()
+        queue.set(history=True, history_keep=HISTORY_KEEP_SECONDS, batch_keep=HISTORY_KEEP_SECONDS)
+        conn = stack.enter_context(psycopg.connect(dsn, autocommit=True))
+        conn.execute("CREATE EXTENSION pg_stat_statements")
+        workers = [stack.enter_context(program("soak_worker", dsn)) for _ in range(WORKERS)]
+        traffic = stack.enter_context(program("soak_traffic", dsn))
+        assert traffic.stdout is not None
+        times, buffers, begun = TimesReader(traffic.stdout), Buffers(), time.monotonic()
+        steps.begin(f"soak for {seconds / 60:g} minutes")
+        number = 0
+        while (at := time.monotonic() - begun) < seconds:
+            number += 1
+            time.sleep(max(0.0, begun + number * every - time.monotonic()))
+            for process in [*workers, traffic]:
+                if process.poll() is not None:
+                    raise SoakFailed(f"{process.args!r} ended with {process.returncode}")
+            samples.add(time.monotonic() - begun, read(conn, queue, workers, times, buffers))
+            steps.update(f"{at / 60:.1f} of {seconds / 60:g} minutes")
+        steps.finish()
+
+
+class SoakFailed(Exception):
+    """A worker or the traffic ended."""
+
+
+def read(
+    conn: psycopg.Connection,
+    queue: Queue,
+    workers: "list[subprocess.Popen[str]]",
+    times: TimesReader,
+    buffers: Buffers,
+) -> Sample:
+    largest, all_backends = backend_megabytes(conn)
+    stats = queue.stats()
+    sample: Sample = {
+        **dict(sizes(conn)),
+        **dict(buffers.read(conn)),
+        **dict(latencies(times.take())),
+        "history per message, bytes": history_per_message(conn),
+        "largest backend, MB": largest,
+        "all backends, MB": all_backends,
+        "backlog": (stats.waiting or 0) + stats.leased,
+        "dead letters": stats.dead,
+    }
+    for number, worker in enumerate(workers, start=1):
+        sample[f"worker {number}, MB"] = private_megabytes(worker.pid)
+    return sample
+
+
+@contextmanager
+def program(name: str, dsn: str) -> "Iterator[subprocess.Popen[str]]":
+    command = [sys.executable, "-m", f"benchmarks.soak.{name}", dsn]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            if process.stdout is not None and name == "soak_worker":
+                process.stdout.read()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""A soak of seconds. It is too short for a verdict, which tests/unit/test_soak_flatness.py checks."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dev.environment import CHECKOUT
+
+VERDICTS = {0, 1}
+
+
+@pytest.mark.slow
+def test_a_short_soak_samples_everything(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.soak", "--minutes", "0.2", "--every", "1.5"]
+    command += ["--json", str(tmp_path / "soak.json"), "--report", str(tmp_path / "soak.html")]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode in VERDICTS, done.stderr
+    found = json.loads((tmp_path / "soak.json").read_text())
+    series = {name: each["values"] for name, each in found["series"].items()}
+    for name in (
+        "table message, MB",
+        "indexes of message, MB",
+        "dead rows of message",
+        "buffers per create",
+        "buffers per dequeue",
+        "buffers per complete",
+        "buffers per dispatch",
+        "create, p99 ms",
+        "dequeue, p50 ms",
+        "complete, p99 ms",
+        "worker 1, MB",
+        "worker 2, MB",
+        "largest backend, MB",
+    ):
+        assert name in series, f"{name} is not in {sorted(series)}"
+        assert name.startswith("dead rows") or max(series[name]) > 0, name
+    assert max(series["history per message, bytes"]) > 0, "no message was finished"
+    assert found["trends"].keys() >= {"worker 1, MB", "buffers per dequeue"}
+    assert "<svg" in (tmp_path / "soak.html").read_text()
