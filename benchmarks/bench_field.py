@@ -9,8 +9,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -114,7 +114,11 @@ def prepare(peers: Sequence[FieldPeer], results: FieldResults, stack: ExitStack,
         else:
             results.versions |= versions(peer, pythons[peer.name])
     stores: dict[str, Store] = {}
-    for name, server in (("postgresql", bench_server), ("redis", redis_server)):
+    servers: dict[str, Callable[[], AbstractContextManager[Store]]] = {
+        "postgresql": bench_server,
+        "redis": redis_server,
+    }
+    for name, server in servers.items():
         wanted = [peer for peer in pythons if load_task_queue(peer).store == name]
         if not wanted:
             continue

@@ -7,6 +7,7 @@ The history is kept. Statistics are read every few seconds. The exit code is 1 i
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SETTINGS = {"shared_buffers": "256MB", "shared_preload_libraries": "pg_stat_statements"}
 WORKERS = 2
 HISTORY_KEEP_SECONDS = 3600
+START_TIMEOUT_SECONDS = 120
 
 
 def main() -> int:
@@ -108,7 +110,12 @@ class TimesReader:
     def __init__(self, output: IO[str]) -> None:
         self._lock = threading.Lock()
         self._times: defaultdict[str, list[float]] = defaultdict(list)
+        self._has_begun = threading.Event()
         threading.Thread(target=self._read, args=(output,), daemon=True).start()
+
+    def wait_for_first(self) -> None:
+        if not self._has_begun.wait(START_TIMEOUT_SECONDS):
+            raise SoakFailed(f"the traffic did not begin within {START_TIMEOUT_SECONDS} s")
 
     def take(self) -> dict[str, list[float]]:
         with self._lock:
@@ -120,6 +127,7 @@ class TimesReader:
             with self._lock:
                 for call, values in json.loads(line).items():
                     self._times[call].extend(values)
+            self._has_begun.set()
 
 
 def run(seconds: float, every: float, samples: Samples) -> None:
@@ -137,7 +145,9 @@ def run(seconds: float, every: float, samples: Samples) -> None:
         workers = [stack.enter_context(program("soak_worker", dsn)) for _ in range(WORKERS)]
         traffic = stack.enter_context(program("soak_traffic", dsn))
         assert traffic.stdout is not None
-        times, buffers, begun = TimesReader(traffic.stdout), Buffers(), time.monotonic()
+        times, buffers = TimesReader(traffic.stdout), Buffers()
+        times.wait_for_first()
+        begun = time.monotonic()
         steps.begin(f"soak for {seconds / 60:g} minutes")
         number = 0
         while (at := time.monotonic() - begun) < seconds:
@@ -181,14 +191,16 @@ def read(
 
 @contextmanager
 def program(name: str, dsn: str) -> "Iterator[subprocess.Popen[str]]":
-    command = [sys.executable, "-m", f"benchmarks.soak.{name}", dsn]
-    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", f"benchmarks.soak.{name}"]
+    environment = os.environ | {"SOAK_DSN": dsn}
+    with subprocess.Popen(
+        command, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield process
         finally:
             process.terminate()
-            if process.stdout is not None and name == "soak_worker":
-                process.stdout.read()
+            process.wait()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from benchmarks.engine_page import machine
 from benchmarks.soak.flatness import AMOUNTS, GROWTH_MAX, Trend
 from lonnymq import __version__
 
-GROUPS = {
+GROUPS: dict[str, str | tuple[str, ...]] = {
     "Tables, MB": "table ",
     "Indexes, MB": "indexes of ",
     "Dead rows": "dead rows of ",

@@ -6,14 +6,13 @@ Prints one line of JSON per second: how long each timed call took, in millisecon
 import json
 import random
 import signal
-import sys
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks.soak.soak_worker import LANES, app, batch_finished, work
+from benchmarks.soak.soak_worker import LANES, batch_finished, queue, work
 from lonnymq import NewMessage, Queue
 
 TICK_SECONDS = 0.1
@@ -35,8 +34,7 @@ BATCH_EVERY, POLICY_EVERY, DEAD_EVERY, RESULT_EVERY = 20, 10, 50, 5  # ticks
 def main() -> None:
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    with Queue(sys.argv[1]) as queue:
-        app.queue = queue
+    with queue:
         traffic = Traffic(queue)
         tick, begun, printed = 0, time.monotonic(), time.monotonic()
         while not stopping.wait(max(0.0, begun + tick * TICK_SECONDS - time.monotonic())):
@@ -102,7 +100,7 @@ class Traffic:
             self._paused = None
             return
         name, policy = f"c{self._chance.randrange(CHANNELS)}", self._chance.choice(POLICIES)
-        self._queue.channel(name).set(**policy)  # type: ignore[arg-type]
+        self._queue.channel(name).set(**policy)
         if "paused" in policy:
             self._paused = name
 

@@ -1,5 +1,6 @@
 """A worker process of the soak: most tasks succeed, some fail and are retried, a few become dead letters."""
 
+import os
 import random
 import sys
 
@@ -9,7 +10,8 @@ CONCURRENCY = 20
 FAIL_CHANCE, RETRY_CHANCE = 0.01, 0.05
 LANES = ("default", "slow")  # the lane of the probe is served by the traffic
 
-app = App()
+queue = Queue(os.environ["SOAK_DSN"])
+app = App(queue)
 
 
 class Flaky(Exception):
@@ -32,7 +34,6 @@ def batch_finished() -> None:
 
 
 def main() -> int:
-    app.queue = Queue(sys.argv[1])
     return Worker(app, concurrency=CONCURRENCY, lanes=LANES).run()
 
 

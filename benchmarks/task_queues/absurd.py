@@ -75,7 +75,7 @@ class Absurd(TaskQueue):
         async def work() -> None:
             app = AsyncAbsurd(dsn, queue_name=TASK)
 
-            @app.register_task(TASK)
+            @app.register_task(TASK)  # type: ignore[untyped-decorator] # it has no types here
             async def run(params: dict[str, int], _ctx: object) -> None:
                 await handler.add_async(params["number"])
 

@@ -71,7 +71,7 @@ class Awa(TaskQueue):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
             client = awa.AsyncClient(dsn)
 
-            @client.task(Noop, queue=TASK)
+            @client.task(Noop, queue=TASK)  # type: ignore[untyped-decorator] # it has no types here
             async def run(job: Any) -> None:  # noqa: ANN401 - it has no types here
                 await handler.add_async(job.args.number)
 
