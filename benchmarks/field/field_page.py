@@ -66,8 +66,8 @@ ROWS_TEXT = f"""\
   jobs start. After the last one is sent, the run goes on for {QUIET_TIMEOUT_SECONDS} s.
 - **A limit of one per tenant**: 100 tenants, jobs of 5 ms, two worker processes. "Kept" means that no tenant ever had two jobs
   running. The percentage is the rate with the limit, relative to the rate without.
-- **A killed worker**: one of two workers is killed with `SIGKILL` while both run jobs of 50 ms. Seconds until all jobs have
-  ended; jobs that have not; jobs that ran to their end twice. Timeouts are set to 10 s where the library
+- **A killed worker**: one of two workers is killed with `SIGKILL` while both run jobs of 50 ms. Seconds until all jobs that it
+  was running have started again; those of them that never ended; jobs that ran to their end twice. Timeouts are set to 10 s where the library
   has one; the defaults are longer. The run ends after {RECOVERY_TIMEOUT_SECONDS} s.
 - **A held snapshot**: a producer and a worker run while another session holds a snapshot for {{held:g}} s, as a backup does.
   Jobs per second before, and in the last seconds of it.
@@ -137,7 +137,7 @@ def rows() -> list[Row]:
         Row("a lone job under load, ms: median, p99", "lone", lone_cell),
         Row("a noisy tenant: quiet ones wait, s: median, longest", "noisy", noisy_cell),
         Row("a limit of one per tenant", "limit", limit_cell),
-        Row("a killed worker: recovery s, not run, run twice", "killed", killed_cell),
+        Row("a killed worker: recovery s, lost, run twice", "killed", killed_cell),
         Row("a held snapshot, jobs/s: before, at its end", "snapshot", snapshot_cell),
     ]
 

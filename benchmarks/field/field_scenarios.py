@@ -9,7 +9,7 @@ from math import inf
 
 import psycopg
 
-from benchmarks.field.stage import Stage
+from benchmarks.field.stage import NothingRan, Stage
 from benchmarks.task_queues.child import Child
 from benchmarks.task_queues.child_command import Send, SendPaced
 from benchmarks.task_queues.task_log import TaskEvent
@@ -24,9 +24,9 @@ QUIET_TIMEOUT_SECONDS = 20
 LIMITED_TENANTS = range(1, 101)
 LIMITED_TASK_SECONDS = 0.005
 LOAD_PER_SECOND, LONE_PER_SECOND = 100, 4
-KILLED_TASKS = 600  # the worker that is left needs much less than RECOVERY_SECONDS for them
+KILLED_TASKS = 1000
+START_TIMEOUT_SECONDS = 60
 KILLED_TASK_SECONDS = 0.05
-KILL_AFTER_SECONDS = 1.0
 RECOVERY_TIMEOUT_SECONDS = 90
 HELD_BACKLOG = 2000
 HELD_WARM_UP_SECONDS = 2
@@ -179,23 +179,48 @@ def held(stage: Stage, name: str, sizes: Sizes) -> Values:
 def killed(stage: Stage, name: str, _sizes: Sizes) -> Values:
     """Two workers, of which one is killed with all its processes while it runs tasks."""
     with stage.fresh(name) as run:
-        tasks = run.fill([0], KILLED_TASKS)
+        run.fill([0], KILLED_TASKS)
         with run.workers("recovering", count=2, seconds=KILLED_TASK_SECONDS) as workers:
+            victim = workers[0].pid
             for worker in workers:
                 worker.begin()
-            run.wait_for_start()
-            time.sleep(KILL_AFTER_SECONDS)
+            if not run.wait_until(
+                lambda: len(workers_of(run.log.events())) == len(workers), START_TIMEOUT_SECONDS
+            ):
+                raise NothingRan("one of two workers ran no task")
+            run.wait_until(lambda: bool(open_tasks(run.log.events(), victim)), START_TIMEOUT_SECONDS)
             workers[0].kill()
             killed_at = time.monotonic()
-            run.wait_until(lambda: len(ended(run.log.events())) == tasks, RECOVERY_TIMEOUT_SECONDS)
+            interrupted = open_tasks(run.log.events(), victim)
+            run.wait_until(lambda: interrupted <= set(ended(run.log.events())), RECOVERY_TIMEOUT_SECONDS)
         events = run.log.events()
+    again = restarts(events, interrupted, victim)
     ends = ended(events)
-    last = max((event.at for event in events if event.is_end), default=killed_at)
     return {
-        "recovery_s": last - killed_at if len(ends) == tasks else inf,
-        "lost": tasks - len(ends),
+        "interrupted": len(interrupted),
+        "recovery_s": max((again.get(number, inf) - killed_at for number in interrupted), default=inf),
+        "lost": len(interrupted - set(ends)),
         "doubled": sum(times > 1 for times in ends.values()),
     }
+
+
+def workers_of(events: Iterable[TaskEvent]) -> set[int]:
+    return {event.worker for event in events}
+
+
+def open_tasks(events: Iterable[TaskEvent], worker: int) -> set[int]:
+    """What this worker has started and not ended."""
+    own = [event for event in events if event.worker == worker]
+    return {event.number for event in own} - {event.number for event in own if event.is_end}
+
+
+def restarts(events: Iterable[TaskEvent], numbers: set[int], worker: int) -> dict[int, float]:
+    """When each of the tasks was first started by another worker than this one."""
+    first: dict[int, float] = {}
+    for event in events:
+        if event.number in numbers and event.worker != worker and not event.is_end:
+            first.setdefault(event.number, event.at)
+    return first
 
 
 def rate(events: list[TaskEvent]) -> float:

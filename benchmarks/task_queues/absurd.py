@@ -20,9 +20,10 @@ from benchmarks.task_queues.task_queue import (
 
 CONCURRENCY = 100
 CLAIM_SECONDS = 120  # its default
-SPAWN = (
-    f"SELECT COUNT(absurd.spawn_task('{TASK}', '{TASK}', jsonb_build_object('number', n))) FROM unnest(%s) n"
-)
+SPAWN = f"""
+SELECT COUNT(*) FROM unnest(%s) n
+CROSS JOIN LATERAL absurd.spawn_task('{TASK}', '{TASK}', jsonb_build_object('number', n))
+"""
 
 
 class Absurd(TaskQueue):

@@ -46,7 +46,12 @@ class Awa(TaskQueue):
         import awa
 
         async def install() -> None:
-            await awa.migrate(dsn)
+            """The first worker of a new database switches it to the engine that bulk calls need."""
+            async with awa.AsyncClient(dsn) as client:
+                await client.migrate()
+                client.task(Noop, queue=TASK)(noop)
+                await client.start([{"name": TASK, "max_workers": 1}])
+                await client.shutdown()
 
         asyncio.run(install())
 
@@ -83,6 +88,10 @@ class Awa(TaskQueue):
             await client.shutdown()
 
         asyncio.run(work())
+
+
+async def noop(_job: object) -> None:
+    """Only gives the worker a task while it is installed; it never runs."""
 
 
 class AwaProducer:

@@ -65,6 +65,10 @@ class Child:
         if failure is not None and error is None:
             raise failure
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self) -> None:
         """Kill the process and all that it has started, as when their machine stops."""
         self._is_killed = True

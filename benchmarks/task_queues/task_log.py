@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-RECORD = struct.Struct("=qdq")
-"""The task's number, the time, and whether it is an end."""
+RECORD = struct.Struct("=qdqq")
+"""The task's number, the time, whether it is an end, and the worker."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class TaskEvent:
     at: float
     """On the machine's monotonic clock, which all processes share."""
     is_end: bool
+    worker: int = 0
+    """The id of the worker process, even if the task ran in another one that it has forked."""
 
 
 class TaskLog:
@@ -28,6 +30,7 @@ class TaskLog:
     def __init__(self, path: Path, seconds: float = 0) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
         self._seconds = seconds
+        self._worker = os.getsid(0)  # each child of the benchmark leads a session
 
     def add(self, number: int) -> None:
         self._write(number, is_end=False)
@@ -42,7 +45,7 @@ class TaskLog:
             self._write(number, is_end=True)
 
     def _write(self, number: int, *, is_end: bool) -> None:
-        os.write(self._file, RECORD.pack(number, time.monotonic(), is_end))  # one append, so it is atomic
+        os.write(self._file, RECORD.pack(number, time.monotonic(), is_end, self._worker))  # one atomic append
 
 
 class TaskLogReader:
@@ -60,7 +63,8 @@ class TaskLogReader:
         content = self._path.read_bytes()
         whole = len(content) - len(content) % RECORD.size
         return [
-            TaskEvent(number, at, bool(is_end)) for number, at, is_end in RECORD.iter_unpack(content[:whole])
+            TaskEvent(number, at, bool(is_end), worker)
+            for number, at, is_end, worker in RECORD.iter_unpack(content[:whole])
         ]
 
     def close(self) -> None:

@@ -20,10 +20,13 @@ from benchmarks.field.field_scenarios import (
     all_scenarios,
     ended,
     most_at_once,
+    open_tasks,
     quantile,
     rate,
+    restarts,
     served,
     waits_of,
+    workers_of,
 )
 from benchmarks.task_queues import TASK_QUEUES, load_task_queue
 from benchmarks.task_queues.child_command import Install, Send, SendPaced, WorkWithLog, parse_command
@@ -79,6 +82,20 @@ def test_a_limit_that_is_broken_is_seen() -> None:
     )
     assert most_at_once(kept) == 1
     assert most_at_once(kept + events((other + 1, 1.6, False))) == 2
+
+
+def test_what_a_killed_worker_ran_is_followed() -> None:
+    log = [
+        TaskEvent(1, 1.0, is_end=False, worker=7),
+        TaskEvent(2, 1.1, is_end=False, worker=7),
+        TaskEvent(1, 1.2, is_end=True, worker=7),
+        TaskEvent(3, 1.3, is_end=False, worker=8),
+        TaskEvent(2, 9.0, is_end=False, worker=8),
+        TaskEvent(2, 9.5, is_end=False, worker=8),
+    ]
+    assert workers_of(log) == {7, 8}
+    assert open_tasks(log, 7) == {2}
+    assert restarts(log, {2, 4}, 7) == {2: 9.0}
 
 
 def test_waits_of_tasks_that_never_started_are_infinite() -> None:
