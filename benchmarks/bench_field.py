@@ -6,6 +6,7 @@ a further call with the same file measures only what is missing. So a run that w
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,7 @@ print(importlib.metadata.version(sys.argv[1]), platform.python_version())
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that children are stopped
     console = Console(stderr=True)
     sizes = Sizes(options.seconds, options.held, options.backlog)
     try:

@@ -30,8 +30,8 @@ PEERS = (
         "PgQueuer",
         "pgqueuer",
         (
-            "https://pgqueuer.readthedocs.io/en/latest/guides/performance-tuning/",
-            "https://pgqueuer.readthedocs.io/en/latest/guides/heartbeat/",
+            "https://github.com/janbjorge/pgqueuer/blob/main/docs/guides/performance-tuning.md",
+            "https://github.com/janbjorge/pgqueuer/blob/main/docs/guides/heartbeat.md",
         ),
     ),
     FieldPeer(

@@ -8,6 +8,7 @@ The history is kept. Statistics are read every few seconds. The exit code is 1 i
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.minutes <= 0 or options.every <= 0:
         parser.error("--minutes and --every must be positive")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that children are stopped
     samples = Samples()
     interrupted = False
     try:
