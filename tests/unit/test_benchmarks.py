@@ -8,6 +8,8 @@ import pytest
 from benchmarks import bench_skew
 from benchmarks.bench_worker import Latency
 from benchmarks.fairness import ARRIVALS, NOISY_BACKLOG, Fifo, jain, waits
+from benchmarks.field import field_scenarios
+from benchmarks.field.field_peers import PEERS
 from benchmarks.peers.peer import MISSES, PAUSE, Script, commit_mode
 from benchmarks.task_queues import TASK_QUEUES
 from benchmarks.task_queues.child import Child, ChildFailed
@@ -133,7 +135,9 @@ def test_waiting_for_workers_that_exited_fails(tmp_path: Path) -> None:
 
 
 def test_every_task_queue_of_a_scenario_exists() -> None:
-    assert {queue for scenario in all_scenarios() for queue in scenario.queues} == set(TASK_QUEUES)
+    of_workers = {queue for scenario in all_scenarios() for queue in scenario.queues}
+    variants = {name for scenario in field_scenarios.all_scenarios() for name in scenario.variant.values()}
+    assert of_workers | variants | {peer.name for peer in PEERS} == set(TASK_QUEUES)
 
 
 def test_times_of_all_rounds_are_merged() -> None:
