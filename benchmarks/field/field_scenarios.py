@@ -24,7 +24,7 @@ QUIET_TIMEOUT_SECONDS = 20
 LIMITED_TENANTS = range(1, 101)
 LIMITED_TASK_SECONDS = 0.005
 LOAD_PER_SECOND, LONE_PER_SECOND = 100, 4
-KILLED_TASKS = 1000
+KILLED_TASKS = 2000
 START_TIMEOUT_SECONDS = 60
 KILLED_TASK_SECONDS = 0.05
 RECOVERY_TIMEOUT_SECONDS = 90
@@ -192,6 +192,8 @@ def killed(stage: Stage, name: str, _sizes: Sizes) -> Values:
             workers[0].kill()
             killed_at = time.monotonic()
             interrupted = open_tasks(run.log.events(), victim)
+            if not interrupted:
+                raise NothingRan("the worker was running no task when it was killed")
             run.wait_until(lambda: interrupted <= set(ended(run.log.events())), RECOVERY_TIMEOUT_SECONDS)
         events = run.log.events()
     again = restarts(events, interrupted, victim)
