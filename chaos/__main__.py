@@ -1,5 +1,6 @@
 """./run chaos: see chaos/__init__.py."""
 
+import signal
 import sys
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from chaos.run import Result, Run, as_json
 def main(arguments: list[str]) -> int:
     """0: all rules hold. 1: some do not. With a broken engine the other way round."""
     options = from_arguments(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that it cleans up
     console = Console(stderr=True)
     console.print(f"seed {options.seed}")
     with console.status("starting") as status:

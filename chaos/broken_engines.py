@@ -33,7 +33,17 @@ BROKEN = {
         _of("tokenless complete", "a token that outlives its lease"), ("5", "6")
     ),
     "token-outlives-lease": BrokenEngine(_of("a token that outlives its lease"), ("4", "5", "6")),
-    "early-release": BrokenEngine(_of("early release"), ("9",)),
+    "early-release": BrokenEngine(
+        [
+            _bug(
+                "dispatch/lanes_dispatch.sql",
+                "(WHERE e.at <= p_now) AS due, BOOL_OR(e.at > p_now)",
+                "(WHERE e.at <= p_now + 300) AS due, BOOL_OR(e.at > p_now + 300)",
+            ),
+            _bug("dispatch/scheduled_add.sql", "WHERE e.at > p_now", "WHERE e.at > p_now + 300"),
+        ],
+        ("9",),
+    ),
     "limit-ignored": BrokenEngine(_of("one more than the limit"), ("7",)),
     "rate-ignored": BrokenEngine(_of("a token for each entry in ready, again"), ("10",)),
     "lost-notice": BrokenEngine(

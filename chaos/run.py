@@ -34,6 +34,7 @@ from lonnymq.install import install
 
 LEASE_MS = (2500, 5000)  # in runs of up to two minutes, and in longer ones
 LONG_S = 120
+START_TIMEOUT_S = 120
 PRODUCING, CONSUMING = 0.6, 0.8  # parts of the time within which all messages are created, and served
 DISK_BYTES = 6 << 30
 BATCHES = ((100_000, 50), (10**12, 300))  # up to so many messages, calls have up to so many
@@ -123,6 +124,7 @@ class Run:
         crew = Crew(self._settings(cluster, plan), random.Random(f"{self.options.seed}/crew"))
         try:
             self._start(crew)
+            self._await_work(crew)
             with self._timed("faults"):
                 self._let_happen(cluster, crew, plan)
             with self._timed("drain"):
@@ -188,6 +190,16 @@ class Run:
         if options.spark:
             crew.start("spark_stream")
             crew.start("spark_sink", quota=options.messages // 50)
+
+    def _await_work(self, crew: Crew) -> None:
+        """Programs take seconds to start on a busy machine. The plan begins when messages are served."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.tally.delivered:
+            if time.monotonic() > deadline:
+                states = {m.settings.name: m.process.poll() for m in crew.members}
+                raise TimeoutError(f"nothing was delivered within {START_TIMEOUT_S} s; exit codes: {states}")
+            time.sleep(0.1)
+            self.tally.update()
 
     def _let_happen(self, cluster: Cluster, crew: Crew, plan: Plan) -> None:
         """Run the tracks of the plan beside each other until they are over and all messages are created."""
