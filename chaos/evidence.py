@@ -4,6 +4,7 @@ Times are milliseconds of the machine's monotonic clock, which all processes sha
 its `begin` and its `end`, which is infinite if there was no answer.
 """
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ RESULTS = (
     "cancelled",
 )  # fmt: skip
 KINDS = ("complete", "retry", "extend")
+TIMES = ("begin", "end")
 NO_TIME = -1
 NO_LSN = np.iinfo(np.int64).max
 
@@ -85,22 +87,19 @@ class Columns:
     """Collects rows, column by column."""
 
     def __init__(self, *names: str) -> None:
-        self.lists: dict[str, list[Any]] = {name: [] for name in names}
+        self.arrays: dict[str, array[Any]] = {name: array("d" if name in TIMES else "q") for name in names}
 
     def add(self, count: int, **values: Any) -> None:
         """Add rows; a value that is not a list applies to all of them."""
-        for name, column in self.lists.items():
+        for name, column in self.arrays.items():
             value = values[name]
             if isinstance(value, list):
                 column.extend(value)
             else:
                 column.extend([value] * count)
 
-    def table(self, floats: Iterable[str]) -> Table:
-        kinds = dict.fromkeys(floats, np.float64)
-        return Table(
-            {name: np.array(values, dtype=kinds.get(name, np.int64)) for name, values in self.lists.items()}
-        )
+    def table(self) -> Table:
+        return Table({name: np.array(values) for name, values in self.arrays.items()})
 
 
 class Reader:
@@ -253,14 +252,13 @@ class Reader:
         return count
 
     def evidence(self, faults: Iterable[Record]) -> Evidence:
-        times = ("begin", "end")
         return Evidence(
-            self.creates.table(times),
-            self.deliveries.table(times),
-            self.finishes.table(times),
+            self.creates.table(),
+            self.deliveries.table(),
+            self.finishes.table(),
             self.policies,
             list(faults),
-            self.calls.table(times),
+            self.calls.table(),
             self.errors,
             self.records,
         )
