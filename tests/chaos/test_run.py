@@ -65,7 +65,9 @@ def test_a_broken_engine_is_refuted(engine: str) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_fault() -> None:
-    code, result, errors = chaos("--messages", "50000", "--minutes", "5", "--seed", "1", timeout=1700)
+    code, result, errors = chaos(
+        "--messages", "50000", "--minutes", "5", "--spark", "--wait", "60", timeout=1700
+    )
     assert code == 0, errors
     assert set(result["faults"]) | set(result["skipped"]) >= set(FAULTS)
 
