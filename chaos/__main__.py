@@ -9,7 +9,7 @@ from rich.table import Table
 from chaos.broken_engines import BROKEN
 from chaos.options import from_arguments
 from chaos.report import write
-from chaos.run import Result, Run, as_json
+from chaos.run import Result, Run, as_json, error_counts
 
 
 def main(arguments: list[str]) -> int:
@@ -47,7 +47,7 @@ def _show(result: Result, console: Console) -> None:
     for name, reason in result.skipped.items():
         console.print(f"{name} was left out: it {reason}")
     console.print(", ".join(f"{value:,} {name}" for name, value in result.counts.items()))
-    console.print("errors by SQLSTATE:", result.evidence.errors)
+    console.print("errors by SQLSTATE:", error_counts(result))
     console.print({name: round(value, 1) for name, value in result.seconds.items()})
 
 

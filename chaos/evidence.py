@@ -59,6 +59,7 @@ class Evidence:
     is_async, lsn, source, task; a call has one number in all journals
     `finishes`: delivery (a row of `deliveries`), kind, result, outcome, begin, end, lease_ms, moved, lsn
     `policies`: what operators set; `faults`: what went wrong, and calm times
+    `errors`: SQLSTATE, begin and end of the calls that failed
     """
 
     creates: Table
@@ -67,7 +68,7 @@ class Evidence:
     policies: list[Record]
     faults: list[Record]
     calls: Table
-    errors: dict[str, int] = field(default_factory=dict)
+    errors: list[tuple[str, float, float]] = field(default_factory=list)
     records: int = 0
 
     def of(self, fault: str) -> list[Record]:
@@ -129,7 +130,7 @@ class Reader:
         )
         self.calls = Columns("kind", "begin", "end", "size", "outcome")
         self.policies: list[Record] = []
-        self.errors: dict[str, int] = {}
+        self.errors: list[tuple[str, float, float]] = []
         self.records = 0
         self._calls = 0
         self._sources = 0
@@ -152,7 +153,7 @@ class Reader:
     def _add(self, before: Record, after: Record, source: int, rows: dict[int, int]) -> None:
         self._calls += 1
         if "error" in after:
-            self.errors[after["error"]] = self.errors.get(after["error"], 0) + 1
+            self.errors.append((after["error"], before["at"], after["at"]))
         outcome = OUTCOMES[after["outcome"]]
         common = {
             "outcome": outcome,

@@ -14,6 +14,7 @@ CREATE: LiteralString = (
 KEEP_KEY_MS = 3_600_000
 DELAY_MAX_MS = 4000
 OPEN_MAX_S = 1.5
+TRIES, AGAIN_S = 500, 0.05  # of a create that is repeated until there is an answer
 
 
 class Producer(Client):
@@ -80,14 +81,17 @@ class Producer(Client):
     def _create(self, count: int, *, is_keyed: bool = False) -> None:
         """With keys, repeat the call until there is an answer: each message must exist once."""
         facts, parameters = self._plan(count, is_keyed=is_keyed)
+        tries = TRIES
         while True:
             try:
                 with self.call("create", **facts) as call:
                     self._send(call.facts, parameters)
             except Failed:
-                if is_keyed and not self.is_stopping:
-                    continue
-                raise
+                tries -= 1
+                if not is_keyed or self.is_stopping or not tries:
+                    raise
+                self.pause(AGAIN_S)
+                continue
             self.made += call.facts["made"]
             return
 

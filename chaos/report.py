@@ -12,7 +12,7 @@ from chaos.case import Verdict
 from chaos.evidence import OK, Floats, Table
 from chaos.faults import FAULTS
 from chaos.plan import CALM
-from chaos.run import Result, fault_counts
+from chaos.run import Result, error_counts, fault_counts
 from lonnymq.spark.reports.html_page import html_page
 
 WIDTH, LEFT, ROW, PLOT = 1100, 170, 13, 110
@@ -62,9 +62,7 @@ def _body(result: Result) -> Iterator[str]:
     yield "</section>"
     yield '<section class="sheet"><h2>Counts</h2>'
     numbers = [(name, f"{value:,}") for name, value in result.counts.items()]
-    numbers += [
-        (f"calls that failed with {name}", f"{n:,}") for name, n in sorted(result.evidence.errors.items())
-    ]
+    numbers += [(f"calls that failed with {name}", f"{n:,}") for name, n in error_counts(result).items()]
     numbers += [(f"seconds: {name}", f"{value:.0f}") for name, value in result.seconds.items()]
     yield from _table(("", "number"), numbers)
     yield "</section>"

@@ -6,6 +6,7 @@ import random
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -386,12 +387,16 @@ def as_json(result: Result) -> str:
             "counts": result.counts,
             "faults": fault_counts(result),
             "skipped": result.skipped,
-            "errors": result.evidence.errors,
+            "errors": error_counts(result),
             "seconds": {name: round(value, 1) for name, value in result.seconds.items()},
             "server": result.server,
         },
         indent=1,
     )
+
+
+def error_counts(result: Result) -> dict[str, int]:
+    return dict(sorted(Counter(state for state, _, _ in result.evidence.errors).items()))
 
 
 def fault_counts(result: Result) -> dict[str, int]:

@@ -37,7 +37,7 @@ class SparkSink(Client):
         try:
             table.write.format("lonnymq").options(dsnEnv=ADDRESS, schema=SCHEMA).mode("append").save()
         except Exception as error:
-            self.journal.after(call, "unknown", error=type(error).__name__, made=0)
+            self.journal.after(call, "unknown", error="Spark", made=0)
             raise Failed from error
         self.journal.after(call, "ok", results="created", made=ROWS)
         self.made += ROWS

@@ -96,7 +96,8 @@ def upgrade_under_load(scene: Scene) -> None:
         row = conn.execute("SELECT MAX(step) FROM migration").fetchone()
         number = (files.last_step if row is None else row[0]) + 1
         steps = [
-            Step(i, "chaos", f"ALTER TABLE message ADD chaos_{i} INT;") for i in _new(files.last_step, number)
+            Step(i, "chaos", f"ALTER TABLE message ADD CONSTRAINT chaos_{i} CHECK (id > 0);")
+            for i in _new(files.last_step, number)
         ]
         altered = SqlFiles((*files.steps, *steps), files.functions, files.views)
         scene.facts["step"] = upgrade(conn, SCHEMA, altered, wait=60).step

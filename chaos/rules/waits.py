@@ -11,6 +11,9 @@ from chaos.journal import Record
 
 OPEN = ("open-transactions", "prepared-transactions", "held-snapshot", "publication")
 GAP_MS = 10_000
+DEADLOCK, SPARK = "40P01", "Spark"
+# Connections, resources, locks that were not available, operators, the system; and errors without a SQLSTATE.
+FAULT_CLASSES = ("08", "53", "55P03", "57", "58", "OperationalError", "ConnectionTimeout", SPARK)
 
 
 def _undisturbed(case: Case, begin: float, end: float) -> float:
@@ -145,7 +148,29 @@ def _certainly_there(case: Case, begin: float, end: float) -> Bools:
     return there
 
 
+def failures_are_explained(case: Case) -> Verdict:
+    """Calls fail with errors that say a fault: a lost connection, a shutdown, a timeout, no space."""
+    strange = [
+        state
+        for state, begin, end in case.evidence.errors
+        if not state.startswith(FAULT_CLASSES)
+        and not (state == DEADLOCK and _overlaps(case, ("reindex", "vacuum-full", "upgrade"), begin, end))
+    ]
+    return verdict(
+        "errors",
+        "Calls fail only with errors that a fault explains",
+        len(case.evidence.errors),
+        len(strange),
+        (f"a call failed with SQLSTATE {state}" for state in strange),
+    )
+
+
+def _overlaps(case: Case, names: tuple[str, ...], begin: float, end: float) -> bool:
+    return any(f["fault"] in names and f["begin"] < end and begin < f["end"] for f in case.evidence.faults)
+
+
 RULES = (
+    failures_are_explained,
     goes_on_after_faults,
     quiet_tenants_wait_briefly,
     nothing_is_left,

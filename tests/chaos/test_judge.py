@@ -534,6 +534,21 @@ def test_a_completion_that_a_standby_lost(story: Story) -> None:
     assert story.broken() == []
 
 
+@pytest.mark.parametrize(("state", "is_right"), [("57P01", True), ("42P13", False), ("40P01", False)])
+def test_an_error_that_no_fault_explains(story: Story, state: str, *, is_right: bool) -> None:
+    story.create(2000, 21, FAIR_A, outcome="failed")
+    story.records[-1]["error"] = state
+    assert (story.broken() == []) == is_right
+    assert only(story, "errors") != is_right
+
+
+def test_a_reindex_may_deadlock(story: Story) -> None:
+    story.create(2000, 21, FAIR_A, outcome="failed")
+    story.records[-1]["error"] = "40P01"
+    story.fault(1500, 2500, "reindex")
+    assert story.broken() == []
+
+
 def test_a_late_answer_is_not_a_second_lease(story: Story) -> None:
     """The answer of the first dequeue was delayed until after its lease had ended."""
     story.create(2000, 21, FAIR_A)
