@@ -38,7 +38,6 @@ class Settings:
     per_second: float = 0.0
     batch: int = 100
     is_draining: bool = False
-    with_spark: bool = False
 
     @classmethod
     def from_arguments(cls) -> "Settings":
@@ -46,7 +45,7 @@ class Settings:
 
     @property
     def world(self) -> World:
-        return make_world(self.messages, self.seconds, self.lease_ms, with_spark=self.with_spark)
+        return make_world(self.messages, self.seconds, self.lease_ms)
 
 
 class Failed(Exception):

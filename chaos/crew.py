@@ -16,7 +16,6 @@ from chaos.journal import read
 
 ROOT = Path(__file__).parents[1]
 STOP_TIMEOUT_S = 30
-PRODUCERS = ("producer", "spark_sink")
 
 
 @dataclass
@@ -93,7 +92,7 @@ class Crew:
                 if member.process.returncode != -signal.SIGKILL:
                     self.crashed.append(f"{member.settings.name} exited with {member.process.returncode}")
                 quota = member.settings.quota
-                if member.program in PRODUCERS:
+                if member.program == "producer":
                     quota -= created(member.settings)
                     if quota <= 0:
                         continue
@@ -120,7 +119,7 @@ class Crew:
                 member.process.wait()
 
     def is_producing(self) -> bool:
-        return bool(self.of(*PRODUCERS))
+        return bool(self.of("producer"))
 
 
 def created(settings: Settings) -> int:
