@@ -48,6 +48,8 @@ INTERRUPTIONS = (JobStopped, asyncio.CancelledError)
 class TaskHandler:
     """What a worker runs for the messages of one task of a backend."""
 
+    calling_packages = (__package__, "django_tasks", "django.tasks")
+
     def __init__(self, name: str, task: AnyTask, backend: LonnyMQBackend, worker: str) -> None:
         self.name = name
         self.policy = backend.policy_of(task)
@@ -172,7 +174,7 @@ class Attempt:
             return False
         self._finish(result, TaskResultStatus.FAILED)
         kind = type(error)
-        text = "".join(format_exception(kind, error, handler_frames(error)))
+        text = "".join(format_exception(kind, error, handler_frames(self._handler, error)))
         path = f"{kind.__module__}.{kind.__qualname__}"
         result.errors.append(TaskError(exception_class_path=path, traceback=text))
         return True

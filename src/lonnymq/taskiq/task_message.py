@@ -29,6 +29,7 @@ class TaskHandler:
     name: str
     policy: HandlerPolicy = field(default_factory=HandlerPolicy)
     is_async: bool = True
+    calling_packages: tuple[str, ...] = ()
 
     def call_for(self, message: Delivery) -> Callable[[], Any]:
         raise NotImplementedError

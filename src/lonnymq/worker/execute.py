@@ -18,11 +18,10 @@ from lonnymq.worker.exceptions import Discard, Fail, JobStopped, LeaseLost, Retr
 from lonnymq.worker.job import AsyncJob, Job, JobContext
 from lonnymq.worker.leased import LeasedMessage
 from lonnymq.worker.stop_reason import StopReason
+from lonnymq.worker.task import Handler
 from lonnymq.worker.threads import Threads
 
 ERROR_MAX_CHARS = 16_000
-OWN_PACKAGES = (__package__, "lonnymq.django", "django_tasks", "django.tasks")
-"""What calls a handler."""
 UNUSABLE = (BrokenContent, UnknownContentType, WrongArguments)  # another attempt would find the same message
 
 
@@ -95,7 +94,7 @@ async def run(
     try:
         call = handler.call_for(leased.message)
     except UNUSABLE as error:
-        return _failed_for_good(error), error
+        return _failed_for_good(leased, error), error
     except Exception as error:  # noqa: BLE001 - whatever is wrong, it is one failed attempt
         return _outcome_of_error(leased, error)
     ends = handler_starts(context.observers, context.schema, leased.message, handler.name)
@@ -136,7 +135,7 @@ def _outcome_of_value(leased: LeasedMessage, value: Any) -> tuple[HandlerOutcome
             f" {found.message}",
             found.hint or "return plain values, or leave out keep_result",
         )
-        return _failed_for_good(error), error
+        return _failed_for_good(leased, error), error
 
 
 async def _run_in_loop(leased: LeasedMessage, call: Callable[[], Any], context: JobContext) -> Any:
@@ -180,15 +179,15 @@ def _outcome_of_error(leased: LeasedMessage, error: BaseException) -> tuple[Hand
     if isinstance(error, Retry) and not error.counts:
         return GiveBack(_retry_delay_ms(leased, error)), error
     if isinstance(error, Fail):
-        return _failed_for_good(error), error
+        return _failed_for_good(leased, error), error
     most = leased.handler.policy.max_failures
     if most is not None and leased.message.attempts >= most:
-        return _failed_for_good(error), error
-    return GiveBack(_retry_delay_ms(leased, error), _error_text(error)), error
+        return _failed_for_good(leased, error), error
+    return GiveBack(_retry_delay_ms(leased, error), _error_text(leased.handler, error)), error
 
 
-def _failed_for_good(error: BaseException) -> GiveBack:
-    return GiveBack(None, _error_text(error), is_final=True)
+def _failed_for_good(leased: LeasedMessage, error: BaseException) -> GiveBack:
+    return GiveBack(None, _error_text(leased.handler, error), is_final=True)
 
 
 def _outcome_of_stop(leased: LeasedMessage, error: BaseException) -> HandlerOutcome | None:
@@ -212,20 +211,23 @@ def _retry_delay_ms(leased: LeasedMessage, error: BaseException) -> int:
     return delay_ms(leased.handler.policy.backoff, leased.message.attempts)
 
 
-def _error_text(error: BaseException) -> str:
+def _error_text(handler: Handler, error: BaseException) -> str:
     """The traceback without the worker's own frames; for a Retry or a Fail, its reason."""
     if isinstance(error, Retry):
         return reason_of(error) or "the handler asked for another attempt"
     if isinstance(error, Fail):
         return reason_of(error) or "the handler asked for no further attempt"
-    frames = None if isinstance(error, PayloadError | WrongArguments) else handler_frames(error)
+    frames = None if isinstance(error, PayloadError | WrongArguments) else handler_frames(handler, error)
     return storable("".join(traceback.format_exception(type(error), error, frames)).rstrip())
 
 
-def handler_frames(error: BaseException) -> TracebackType | None:
-    """The traceback without the worker's own frames, which come before those of the handler."""
+def handler_frames(handler: Handler, error: BaseException) -> TracebackType | None:
+    """The traceback without the frames that come before those of the user's function: the worker's, and those
+    of the packages that the handler names.
+    """
+    hidden = (__package__, *handler.calling_packages)
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_globals.get("__package__") in OWN_PACKAGES:
+    while frames is not None and frames.tb_frame.f_globals.get("__package__") in hidden:
         frames = frames.tb_next
     return frames
 

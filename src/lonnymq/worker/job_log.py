@@ -130,7 +130,7 @@ class JobLog:
                 text,
                 Described(leased),
                 *arguments,
-                exc_info=None if error is None else exc_info_of(error),
+                exc_info=None if error is None else exc_info_of(leased, error),
                 extra=fields_of(leased, self._queue, outcome),
             )
         except Exception:  # noqa: BLE001 - a filter of the app fails, which must not decide what happens to the message
@@ -200,8 +200,8 @@ def trace_id_of(headers: dict[str, Any] | None) -> str | None:
     return None if found is None else found.group(1)
 
 
-def exc_info_of(error: BaseException) -> ExcInfo:
-    return type(error), error, handler_frames(error)
+def exc_info_of(leased: LeasedMessage, error: BaseException) -> ExcInfo:
+    return type(error), error, handler_frames(leased.handler, error)
 
 
 def _has_cause(error: BaseException) -> bool:

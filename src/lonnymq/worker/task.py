@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from lonnymq.client.async_queue import AsyncBatch
 from lonnymq.client.calls import shows
@@ -30,7 +30,9 @@ R = TypeVar("R")
 
 
 class Handler(Protocol):
-    """What a worker runs for a message."""
+    """What a worker runs for a message. `calling_packages` are those whose code calls the user's function for
+    the worker: the tracebacks of errors begin after their frames.
+    """
 
     @property
     def name(self) -> str: ...
@@ -38,6 +40,8 @@ class Handler(Protocol):
     def policy(self) -> HandlerPolicy: ...
     @property
     def is_async(self) -> bool: ...
+    @property
+    def calling_packages(self) -> tuple[str, ...]: ...
     def call_for(self, message: Delivery) -> Callable[[], Any]: ...
 
 
@@ -56,6 +60,8 @@ class Task(Generic[P, R]):
     """Calling a task calls its function. `enqueue` takes the same arguments and enqueues the call;
     `enqueue_async` does so in asynchronous code.
     """
+
+    calling_packages: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -209,6 +215,7 @@ class RawHandler:
 
     function: Callable[[Delivery], Any]
     policy: HandlerPolicy
+    calling_packages: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         check_runs_when_called(self.function)

@@ -63,6 +63,7 @@ class UnknownHandler:
     name: str
     policy: HandlerPolicy = field(default_factory=HandlerPolicy)
     is_async: bool = False
+    calling_packages: tuple[str, ...] = ()
 
     def call_for(self, message: Delivery) -> Callable[[], Any]:
         raise UnknownTask.of(message)
