@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from lonnymq import Queue
+from lonnymq import NewMessage, Queue
 from lonnymq.doctor import queue_checks, server_checks
 from lonnymq.doctor.run_checks import SCHEMA_CHECK
 from lonnymq.formatting import HOUR
@@ -192,6 +192,26 @@ def test_consumers_that_are_away(
     queue.complete_many(queue.dequeue(10))
     queue.dequeue()
     assert look()["consumers"]["status"] == "ok"
+
+
+def test_a_lane_that_nobody_serves(
+    queue: Queue, look: Look, conn: psycopg.Connection, threshold: Callable[..., None]
+) -> None:
+    queue.enqueue(1)
+    queue.enqueue_many(NewMessage(number, lane="mail") for number in range(3))
+    assert queue.dequeue(lanes=["default"])
+    assert look()["lanes"]["status"] == "ok", "a worker may be about to start"
+    conn.execute("UPDATE message SET dequeue_at = dequeue_at - 120000, created_at = created_at - 120000")
+    assert look()["lanes"]["message"] == (
+        "messages in lane 'mail' are due, and no consumer has asked for it yet"
+    )
+    queue.dequeue(lanes=["mail"])
+    queue.dispatch()
+    assert look()["lanes"]["status"] == "ok", "it is served, though a message is old"
+    threshold(NOT_DEQUEUED_MS=0)
+    assert "has asked for it for " in look()["lanes"]["message"]
+    queue.set(paused=True)
+    assert look()["lanes"]["status"] == "ok"
 
 
 def test_nobody_is_missed_where_nothing_is_due(queue: Queue, look: Look, lonnymq: Run) -> None:

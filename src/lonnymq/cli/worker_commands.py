@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Worker processes: list, pause, resume, drain.", invoke_without_command=True)
 
 NO_TASK = "(without a task)"
-NONE = "No worker is running. A worker is listed from its start until it stops."
+NONE = (
+    "No worker is running. A worker is listed from its start until it stops; those of Celery and taskiq are"
+    " not listed."
+)
 
 Name = Annotated[
     str,

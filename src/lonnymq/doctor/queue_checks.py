@@ -20,6 +20,7 @@ ENTRY_BYTES, ROW_BYTES = 100, 200
 """Rough size of an index entry, and of a row without statistics."""
 LEFTOVER_ROWS = 100_000
 NOT_DEQUEUED_MS = MINUTE
+NO_WORKER = "none has reported (those of Celery and taskiq do not)"
 LAGGING_MS = DAY
 
 
@@ -164,6 +165,32 @@ def consuming(db: Database) -> CheckResult:
     return ok(last)
 
 
+def lanes(db: Database) -> CheckResult:
+    """Warns if the next message of a lane has been due for a while, and no consumer asked for the lane."""
+    found = db.rows(
+        "SELECT l.name, n.at - l.served_at FROM"
+        " (SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint AS at) n"
+        f" CROSS JOIN (SELECT t.lanes FROM {db.name}.tick t ORDER BY t.id DESC LIMIT 1) t"
+        " CROSS JOIN unnest(t.lanes) l"
+        f" CROSS JOIN LATERAL (SELECT r.id FROM {db.name}.ready r"
+        "   WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT 1) r"
+        f" JOIN {db.name}.message m ON m.id = r.id"
+        f" WHERE NOT (SELECT paused FROM {db.name}.queue)"
+        "   AND GREATEST(m.dequeue_at, m.created_at) <= n.at - CAST($1 AS int)"
+        "   AND COALESCE(l.served_at <= n.at - CAST($1 AS int), TRUE)"
+        " ORDER BY l.served_at NULLS FIRST, l.name",
+        NOT_DEQUEUED_MS,
+    )
+    for name, age in found:
+        more = f" (and {plural(len(found) - 1, 'other lane')})" if len(found) > 1 else ""
+        since = "yet" if age is None else f"for {duration(age)}"
+        return warning(
+            f"messages in lane {name!r} are due, and no consumer has asked for it {since}{more}",
+            "start a worker that serves it: `--lanes` of `lonnymq worker`, `-Q` of `celery worker`",
+        )
+    return ok("consumers ask for every lane whose messages are due")
+
+
 def workers(db: Database) -> CheckResult:
     """Warns if a worker stopped reporting without having been stopped."""
     found = db.rows(
@@ -179,7 +206,7 @@ def workers(db: Database) -> CheckResult:
     paused = db.rows(f"SELECT name FROM {db.name}.worker_list() WHERE requested = 'paused'")
     for (name,) in paused:
         return warning(f"worker {name!r} is paused", f"`lonnymq workers resume {name}` resumes it")
-    return ok(f"{plural(len(found), 'worker')}" if found else "no worker is running")
+    return ok(f"{plural(len(found), 'worker')}" if found else NO_WORKER)
 
 
 def tasks(db: Database) -> CheckResult:
@@ -256,6 +283,7 @@ QUEUE_CHECKS: dict[str, Check] = {
     "listen": listening,
     "pause": pausing,
     "consumers": consuming,
+    "lanes": lanes,
     "workers": workers,
     "tasks": tasks,
     "maintenance": maintenance,
