@@ -15,6 +15,7 @@ import pytest
 from taskiq import AsyncTaskiqTask
 
 from lonnymq import AsyncQueue, Queue
+from lonnymq.install import install, uninstall
 from lonnymq.taskiq import LonnyMQBroker, LonnyMQResultBackend
 from tests.taskiq.serving import result_of
 from tests.worker.processes import CHECKOUT, TIMEOUT_S, until
@@ -41,6 +42,29 @@ def taskiq_worker(dsn: str, log: Path, *options: str) -> Iterator[subprocess.Pop
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(TIMEOUT_S)
+
+
+@pytest.mark.slow
+def test_a_worker_waits_for_a_missing_schema(dsn: str, conn: psycopg.Connection, tmp_path: Path) -> None:
+    async def send() -> None:
+        async with AsyncQueue(dsn) as queue:
+            work = LonnyMQBroker(queue).register_task(lambda n: n, f"{SHOP}:work")
+            await work.kicker().with_labels(channel="acme").kiq(1)
+
+    conn.execute("CREATE TABLE public.run (id SERIAL, channel TEXT, n INT)")
+    uninstall(conn)
+    log = tmp_path / "log"
+    with taskiq_worker(dsn, log) as process:
+        until(lambda: "run `lonnymq install`" in log.read_text(), "the worker to say what is missing")
+        install(conn)
+        asyncio.run(send())
+        until(lambda: conn.execute("SELECT n FROM public.run").fetchone(), "the task to run")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+    text = log.read_text()
+    assert text.count("run `lonnymq install`") == 1
+    assert "Traceback" not in text
+    assert "is dead" not in text, "taskiq says so before it starts a process again"
 
 
 @pytest.mark.slow

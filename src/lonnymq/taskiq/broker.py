@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -15,7 +16,7 @@ from lonnymq.client.consume import check_limit
 from lonnymq.client.produce import TASK_HEADER, check_work_options
 from lonnymq.client.times import milliseconds
 from lonnymq.commands import Delivery, Result
-from lonnymq.errors import InvalidArgument, InvalidLease
+from lonnymq.errors import InvalidArgument, InvalidLease, SchemaError
 from lonnymq.message_options import DEFAULT_CHANNEL, Duration
 from lonnymq.taskiq.consumer import Consumer, ConsumerSettings, log
 from lonnymq.taskiq.labels import channel_of, options_of
@@ -23,6 +24,8 @@ from lonnymq.taskiq.queue_source import QueueSource, Source
 from lonnymq.taskiq.run_middleware import RunMiddleware
 from lonnymq.taskiq.task_message import SCHEDULE_HEADER, TASK_ID_HEADER
 from lonnymq.worker.worker_settings import UNKNOWN_TASK_TIMEOUT_S, consumer_name, lanes_to_serve
+
+SCHEMA_AGAIN_S = 2.0
 
 ChannelOf = Callable[[BrokerMessage], str]
 
@@ -123,12 +126,13 @@ class LonnyMQBroker(AsyncBroker):
     async def startup(self) -> None:
         """Begin to serve, if this is a worker; tell event handlers, middlewares and the result backend."""
         if self.is_worker_process:
-            await self._started()
+            with suppress(SchemaError):  # `listen` says so, and waits
+                await self._started()
         await super().startup()
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """The messages for this worker, each leased until it is acknowledged."""
-        messages = (await self._started()).listen()
+        messages = (await self._started_with_schema()).listen()
         try:
             async for message in messages:
                 yield message
@@ -144,6 +148,20 @@ class LonnyMQBroker(AsyncBroker):
         await super().shutdown()
         await self._source.close()
 
+    async def _started_with_schema(self) -> Consumer:
+        """Wait until the schema is installed and fits: taskiq would start a process that ends here again and
+        again.
+        """
+        is_reported = False
+        while True:
+            try:
+                return await self._started()
+            except SchemaError as error:
+                if not is_reported:
+                    log.error("waiting, because the worker cannot start: %s", error)
+                is_reported = True
+            await asyncio.sleep(SCHEMA_AGAIN_S)
+
     async def _started(self) -> Consumer:
         if self._consumer is None:
             settings = ConsumerSettings(
@@ -157,9 +175,9 @@ class LonnyMQBroker(AsyncBroker):
                 read=self._read,
                 is_readable=self._is_readable,
             )
-            self._consumer = Consumer(self._source.get(), settings, self.get_all_tasks())
-            await self._consumer.start()
-            self._runs.consumer = self._consumer
+            consumer = Consumer(self._source.get(), settings, self.get_all_tasks())
+            await consumer.start()
+            self._consumer = self._runs.consumer = consumer
         return self._consumer
 
     def _read(self, message: Delivery) -> tuple[str, bytes] | None:
