@@ -16,13 +16,24 @@ import psycopg
 import pytest
 from kombu.asynchronous.hub import Hub
 from kombu.exceptions import ChannelError
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import lonnymq.kombu
 from lonnymq import Queue
-from lonnymq.errors import DatabaseUnreachable, InvalidAddress, InvalidArgument, InvalidContent
+from lonnymq.errors import (
+    DatabaseUnreachable,
+    InvalidAddress,
+    InvalidArgument,
+    InvalidChannel,
+    InvalidContent,
+    NotPermitted,
+    SchemaMissing,
+)
+from lonnymq.install import install, uninstall
 from lonnymq.kombu.address import dsn_of
 from lonnymq.kombu.topology import Topology
+from tests.database import unique_name
 
 Connecting = Callable[..., Any]
 
@@ -105,6 +116,21 @@ def test_what_a_task_publishes_stays_in_the_channel_of_its_tenant(
         celery._state._task_stack.pop()
         publish.pop_request()
     assert [message.channel for message in queue.messages()] == ["acme"]
+
+
+def test_a_call_names_its_channel(dsn: str, queue: Queue) -> None:
+    app = celery.Celery("shop", broker=f"lonnymq+{dsn}", set_as_current=False)
+
+    @app.task  # type: ignore[untyped-decorator]
+    def pay() -> None: ...
+
+    with app:
+        pay.apply_async(channel="acme")
+        pay.s().set(channel="corner-shop").apply_async(headers={"channel": "other"})
+        pay.apply_async()
+        with pytest.raises(InvalidChannel, match="7 is not a string"):
+            pay.apply_async(channel=7)
+    assert sorted(message.channel for message in queue.messages()) == ["acme", "corner-shop", "default"]
 
 
 def test_acknowledged_rejected_requeued_and_given_back(connection: Connecting, queue: Queue) -> None:
@@ -379,6 +405,15 @@ def test_what_cannot_work_is_refused(connection: Connecting, dsn: str) -> None:
     for options in ({"lease": 0}, {"channel": "nowhere:name"}, {"channel": 7}, {"schema": 58 * "s"}):
         with pytest.raises(InvalidArgument):
             connection(**options).connect()
+    with pytest.raises(InvalidArgument, match="no transport option 'leese'") as refused:
+        connection(leese=20).connect()
+    assert "schema, lease, channel," in str(refused.value)
+    assert "interval_start" in str(refused.value)
+    retrying = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+    with connection(**retrying).Producer() as producer:
+        producer.publish(
+            "x", routing_key="orders", retry=True, retry_policy={**retrying, "retry_errors": None}
+        )
     hidden = kombu.Connection("lonnymq+postgresql://u:secret@h1,h2/db?sslpassword=secret&sslmode=require")
     assert hidden.as_uri() == "lonnymq+postgresql://u:**@h1,h2/db?sslpassword=**&sslmode=require"
     url = "lonnymq+postgresql://u%40:s%40%2F%25cret@h/db"
@@ -394,7 +429,12 @@ def test_what_cannot_work_is_refused(connection: Connecting, dsn: str) -> None:
 
 def test_the_first_connection_installs_what_is_missing(dsn: str, conn: psycopg.Connection) -> None:
     conn.execute("CREATE SCHEMA other")
-    with pytest.raises(lonnymq.errors.SchemaMissing):
+    install(conn, "half")
+    with pytest.raises(
+        SchemaMissing, match=r'connect once with install=True, .* may create schema "half_kombu"'
+    ):
+        kombu.Connection(f"lonnymq+{dsn}", transport_options={"schema": "half", "install": False}).connect()
+    with pytest.raises(SchemaMissing):
         kombu.Connection(f"lonnymq+{dsn}", transport_options={"schema": "shop", "install": False}).connect()
     with kombu.Connection(f"lonnymq+{dsn}", transport_options={"schema": "shop"}) as made:
         made.SimpleQueue("orders").put("x")
@@ -404,3 +444,48 @@ def test_the_first_connection_installs_what_is_missing(dsn: str, conn: psycopg.C
     refused = pytest.raises(lonnymq.errors.NotPermitted, match="GRANT USAGE ON SCHEMA")
     with Queue(make_conninfo(dsn, options="-c role=pg_monitor"), "shop") as queue, refused:
         Topology(queue).check()
+
+
+def test_an_uninstall_drops_what_the_transport_created(dsn: str, conn: psycopg.Connection) -> None:
+    left = "SELECT nspname FROM pg_namespace WHERE nspname IN ('shop', 'shop_kombu')"
+    longest = 63 * "s"
+    install(conn, longest)
+    uninstall(conn, longest)  # no schema of the transport can belong to it
+    with kombu.Connection(f"lonnymq+{dsn}", transport_options={"schema": "shop"}) as made:
+        made.SimpleQueue("orders").put("x")
+    conn.execute("CREATE VIEW public.orders AS SELECT name FROM shop_kombu.queue")
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist):
+        uninstall(conn, "shop")
+    assert len(conn.execute(left).fetchall()) == 2, "all of it stays"
+    conn.execute("DROP VIEW public.orders; CREATE TABLE shop_kombu.mine ()")
+    uninstall(conn, "shop")
+    assert conn.execute(left).fetchall() == [("shop_kombu",)], "it has a table of somebody else"
+    assert conn.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'shop_kombu'::regnamespace"
+    ).fetchall() == [("mine",)]
+    install(conn, "shop")
+    conn.execute("DROP TABLE shop_kombu.mine")
+    with kombu.Connection(f"lonnymq+{dsn}", transport_options={"schema": "shop"}) as made:
+        made.connect()
+    uninstall(conn, "shop")
+    assert conn.execute(left).fetchall() == []
+
+
+def test_an_uninstall_by_somebody_who_does_not_own_the_tables(dsn: str, conn: psycopg.Connection) -> None:
+    role = unique_name("owner")
+    database = conn.info.dbname
+    conn.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(role)))
+    conn.execute(
+        sql.SQL("GRANT CREATE ON DATABASE {} TO {}").format(sql.Identifier(database), sql.Identifier(role))
+    )
+    try:
+        with psycopg.connect(dsn, options=f"-c role={role}") as owner:
+            install(owner, "shop")
+            owner.commit()
+            kombu.Connection(f"lonnymq+{dsn}", transport_options={"schema": "shop"}).connect()
+            with pytest.raises(NotPermitted, match='the kombu transport in schema "shop_kombu"'):
+                uninstall(owner, "shop")
+        uninstall(conn, "shop")
+    finally:
+        conn.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(role)))
+        conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))

@@ -1,4 +1,6 @@
-"""The statements that uninstall the queue: they drop what the installer's tables list, and nothing else."""
+"""The statements that uninstall the queue: they drop what the installer's tables list, the tables of the
+kombu transport, and nothing else.
+"""
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lonnymq.install.grants import drop_roles
+from lonnymq.install.kombu_tables import drop_kombu_tables
 from lonnymq.install.owned_objects import own_relations, own_routines
 from lonnymq.install.plan import opening
 from lonnymq.install.preconditions import refuse_missing
@@ -17,7 +20,7 @@ from lonnymq.statement import identifier
 def uninstall_plan(schema: str = "lonnymq") -> Sequence[str]:
     """The statements that drop what an installation of any release has created, and nothing else."""
     check_schema_name(schema)
-    return [*opening(schema), refuse_missing(schema), _drop_all(schema)]
+    return [*opening(schema), refuse_missing(schema), *drop_kombu_tables(schema), _drop_all(schema)]
 
 
 def _drop_all(schema: str) -> str:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from lonnymq.commands import QueueSettings
 from lonnymq.errors import InvalidArgument
+from lonnymq.install.kombu_tables import SCHEMA_MAX_BYTES
 
 ChooseChannel = Callable[[Mapping[str, Any]], str | None]
 """Takes a message as kombu has it, with its `headers`, `properties` and `body`."""
 
 HEADER = "channel"
-SCHEMA_MAX_BYTES = 57
-"""PostgreSQL allows 63, and the schema of the topology has the same name with `_kombu` after it."""
+OPTIONS_OF_KOMBU = (
+    *("callback", "connect_retries_timeout", "deadletter_queue", "errback", "interval_max", "interval_start"),
+    *("interval_step", "max_retries", "on_revive", "retry_errors"),
+)
+"""kombu reads them itself, whatever the transport, or adds them when it publishes with a retry policy."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options that other transports have are ignored, so that a URL can be changed alone."""
+    """The fields are the options."""
 
     schema: str = "lonnymq"
     lease: float | None = None
@@ -34,8 +38,17 @@ class Options:
     pool_size: int = 10
 
 
-def read_options(given: Mapping[str, Any]) -> Options:
-    """Raise InvalidArgument for an option that is not valid."""
+def read_options(given: Mapping[str, Any], others: tuple[str, ...] = OPTIONS_OF_KOMBU) -> Options:
+    """Raise InvalidArgument for an option that does not exist, or is not valid. Somebody else reads the
+    `others`.
+    """
+    own = [field.name for field in fields(Options)]
+    for name in given:
+        if name not in own and name not in others:
+            raise InvalidArgument(
+                f"no transport option {name!r}",
+                f"leave it out, or give one of {', '.join(own)}; those of kombu are {', '.join(others)}",
+            )
     lease = given.get("lease")
     if lease is not None and (type(lease) not in {int, float} or not lease >= 1):
         raise _invalid("lease", lease, "a number of seconds of 1 or more")

@@ -25,6 +25,8 @@ from lonnymq.kombu.broker import Broker
 from lonnymq.kombu.leases import OUTAGES
 from lonnymq.kombu.options import read_options
 
+OPTIONS_OF_CELERY = ("global_keyprefix",)
+"""Celery reads them itself."""
 KEPT_LONGEST = timedelta(days=365)
 RETRY = {"max_retries": 30, "interval_start": 0.2, "interval_step": 0.4, "interval_max": 1}
 
@@ -39,7 +41,7 @@ class ResultBackend(KeyValueStoreBackend):  # type: ignore[misc]
         super().__init__(*args, url=url, **kwargs)
         self._dsn = libpq_url(url or "")
         options = dict(self.app.conf.get("result_backend_transport_options") or {})
-        self._options = read_options(options)
+        self._options = read_options(options, OPTIONS_OF_CELERY)
         self._borrowed: Broker | None = None
         self._pid = os.getpid()
 

@@ -12,14 +12,18 @@ from lonnymq.message_options import DEFAULT_CHANNEL
 
 
 def channel_of(message: Mapping[str, Any], options: Options) -> str:
-    """The channel in the message's header; else the one that the option `channel` chooses; else the one of
-    the Celery task that is running; else `default`.
+    """The channel that the call names, as in `apply_async(channel="acme")`; else the one in the message's
+    header; else the one that the option `channel` chooses; else the one of the Celery task that is running;
+    else `default`.
     """
-    chosen = (message.get("headers") or {}).get(options.channel_header)
+    name = options.channel_header
+    chosen = message["properties"].get(name)  # kombu puts arguments that it does not know there
+    if chosen is None:
+        chosen = (message.get("headers") or {}).get(name)
     if chosen is None and options.channel is not None:
         chosen = options.channel(message)
     if chosen is None:
-        chosen = _of_running_task(options.channel_header)
+        chosen = _of_running_task(name)
     if chosen is None:
         return DEFAULT_CHANNEL
     if not isinstance(chosen, str):

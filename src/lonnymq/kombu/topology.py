@@ -5,7 +5,7 @@ A queue is a lane of the queue in PostgreSQL. A queue has few lanes and never fo
 come and go with a process (kombu's `exclusive` and `auto_delete`: replies, remote control, events) are rows
 of their own. Their messages are not leased: like the queue itself, they are gone when their consumer is.
 
-It has a schema of its own, beside that of the queue.
+It has a schema of its own, beside that of the queue: lonnymq.install.kombu_tables.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import psycopg
 from lonnymq.client.calls import ask
 from lonnymq.client.queue import Queue
 from lonnymq.errors import NotPermitted, SchemaMissing
+from lonnymq.install.kombu_tables import create_kombu_tables, kombu_schema
 from lonnymq.statement import Command, Row, Statement, identifier
 
 Answer = TypeVar("Answer")
@@ -31,31 +32,6 @@ EXPIRES_MS = 60_000
 TOUCH_S = 20
 FRESH_S = 1.0
 """For how long what was read is taken as current where a new binding may have appeared."""
-
-_TABLES = """
-CREATE SCHEMA IF NOT EXISTS {schema};
-CREATE TABLE IF NOT EXISTS {schema}.queue (
-    name TEXT COLLATE "C" PRIMARY KEY,
-    is_temporary BOOLEAN NOT NULL,
-    expires_ms BIGINT NOT NULL,
-    seen_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
-);
-CREATE TABLE IF NOT EXISTS {schema}.binding (
-    exchange TEXT COLLATE "C" NOT NULL,
-    routing_key TEXT COLLATE "C" NOT NULL,
-    queue TEXT COLLATE "C" NOT NULL REFERENCES {schema}.queue ON DELETE CASCADE,
-    type TEXT NOT NULL,
-    PRIMARY KEY (exchange, routing_key, queue)
-);
-CREATE INDEX IF NOT EXISTS binding_queue_ix ON {schema}.binding (queue);
-CREATE TABLE IF NOT EXISTS {schema}.message (
-    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    queue TEXT COLLATE "C" NOT NULL REFERENCES {schema}.queue ON DELETE CASCADE,
-    priority INT NOT NULL,
-    content BYTEA NOT NULL
-);
-CREATE INDEX IF NOT EXISTS message_queue_ix ON {schema}.message (queue, priority DESC, id);
-"""
 
 
 @dataclass(frozen=True)
@@ -85,7 +61,7 @@ class _Sql(Command[Answer]):
     function = "lonnymq.kombu"
 
     def statement(self, schema: str) -> Statement:
-        own = identifier(schema_name(schema))
+        own = identifier(kombu_schema(schema))
         return Statement(self.text.replace("{schema}", own), self.values)
 
     def decode(self, rows: Sequence[Row]) -> Answer:
@@ -104,10 +80,6 @@ class _Cache:
     """By exchange."""
 
 
-def schema_name(queue_schema: str) -> str:
-    return f"{queue_schema}_kombu"
-
-
 class Topology:
     """Threads may share one."""
 
@@ -115,11 +87,11 @@ class Topology:
         self._queue = queue
         self._cache = _Cache()
         self._lock = threading.Lock()
-        self.notify_channel = schema_name(queue.schema)
+        self.notify_channel = kombu_schema(queue.schema)
 
     def check(self) -> None:
         """Raise SchemaMissing if the tables do not exist, and NotPermitted if this role may not use them."""
-        schema = identifier(schema_name(self._queue.schema))
+        schema = identifier(kombu_schema(self._queue.schema))
         try:
             self._read()
         except SchemaMissing as error:
@@ -136,11 +108,11 @@ class Topology:
 
     def install(self, dsn: str) -> None:
         """Create the tables, if they do not exist yet. The lock is for processes that start together."""
-        schema = schema_name(self._queue.schema)
+        schema = kombu_schema(self._queue.schema)
         with psycopg.connect(dsn) as connection:
             try:
                 connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [schema])
-                connection.execute(_TABLES.replace("{schema}", identifier(schema)).encode())
+                connection.execute(create_kombu_tables(self._queue.schema).encode())
             except psycopg.errors.InsufficientPrivilege as error:
                 raise NotPermitted(
                     f"cannot create the schema {schema}: {error.diag.message_primary}",
