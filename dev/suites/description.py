@@ -17,6 +17,7 @@ FIELDS: dict[str, tuple[type, bool]] = {  # the type of each field, and whether 
     "tests": (list, True),
     "short": (list, False),
     "timeout_s": (int, False),
+    "changes": (list, False),
     "not_applicable": (list, False),
 }
 SOURCE_FIELDS = {"package", "version", "sha256"}
@@ -66,6 +67,8 @@ class Suite:
     tests: list[str]
     short: list[str]
     timeout_s: int
+    changes: list[str]
+    """What its plugins change about the suite, in sentences for the page."""
     not_applicable: list[NotApplicable]
 
 
@@ -105,6 +108,7 @@ def _read(path: Path) -> Suite:
         tests=fields["tests"],
         short=fields.get("short", []),
         timeout_s=fields.get("timeout_s", TIMEOUT_S),
+        changes=fields.get("changes", []),
         not_applicable=[_exception(path, entry) for entry in fields.get("not_applicable", [])],
     )
 

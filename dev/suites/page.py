@@ -12,7 +12,9 @@ SECTION = re.compile(r"<!-- suite (\S+) -->\n(.*?)(?=<!-- suite |\Z)", re.DOTALL
 
 
 def write(page: Path, suites: list[Suite], outcomes: list[Outcome]) -> None:
-    """Replace the sections of these suites, and keep those of others, and of suites that did not finish."""
+    """Replace the sections of these suites, and keep those of others, and of suites that did not finish. An
+    interrupt leaves the page as it was, or changes all of it.
+    """
     before, rest = page.read_text(encoding="utf-8").split(BEGIN)
     region, after = rest.split(END)
     sections = {match[1]: match[2].strip() for match in SECTION.finditer(region)}
@@ -21,7 +23,9 @@ def write(page: Path, suites: list[Suite], outcomes: list[Outcome]) -> None:
         if of_suite and not any(outcome.error for outcome in of_suite):
             sections[suite.name] = section(suite, of_suite)
     region = "".join(f"<!-- suite {name} -->\n{text}\n\n" for name, text in sorted(sections.items()))
-    page.write_text(f"{before}{BEGIN}\n{region}{END}{after}", encoding="utf-8")
+    new = page.with_name(f"{page.name}.new")
+    new.write_text(f"{before}{BEGIN}\n{region}{END}{after}", encoding="utf-8")
+    new.replace(page)
 
 
 def section(suite: Suite, outcomes: list[Outcome]) -> str:
@@ -38,6 +42,7 @@ def section(suite: Suite, outcomes: list[Outcome]) -> str:
         f"| {len(outcome.skipped)} | {len(outcome.failed)} |"
         for outcome in outcomes
     ]
+    lines += _reasons("Changed for these runs:", suite.changes)
     lines += _reasons("Not applicable:", [case.text for case in _all(outcomes, "not_applicable")])
     lines += _reasons("Skipped by the suite itself:", [case.text for case in _all(outcomes, "skipped")])
     lines += _reasons("Failed:", [f"`{case.test}`" for case in _all(outcomes, "failed")])

@@ -127,7 +127,9 @@ def test_a_missing_python_is_left_out(
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
     add_suite(places, "listed", "0" * 64, python='["3.99"]')
+    before = places.page.read_text(encoding="utf-8")
     assert main([], places) == 0
+    assert places.page.read_text(encoding="utf-8") == before
     assert "Python 3.99 is not on this machine: its runs are left out" in capsys.readouterr().err
     monkeypatch.setenv("CI", "true")
     assert main([], places) == 1
@@ -190,8 +192,8 @@ def test_an_entry_that_matches_nothing_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_page_keeps_sections_of_other_suites(places: Places) -> None:
-    for name in ("one", "two"):
-        add_suite(places, name, "0" * 64)
+    add_suite(places, "one", "0" * 64, changes='["it waits longer"]')
+    add_suite(places, "two", "0" * 64)
     suites = read_suites(places.suites, [])
     needs_redis = [Case("a::b", "needs Redis"), Case("a::c", "needs Redis")]
     outcomes = [
@@ -206,6 +208,8 @@ def test_the_page_keeps_sections_of_other_suites(places: Places) -> None:
     for line in (
         "before",
         "### Their one",
+        "Changed for these runs:",
+        "- it waits longer",
         "| Python 3.12 | 7 | 2 | 0 | 0 |",
         "| Python 3.13 | 8 | 2 | 0 | 1 |",
         "- needs Redis (2 tests)",
@@ -216,3 +220,17 @@ def test_the_page_keeps_sections_of_other_suites(places: Places) -> None:
     ):
         assert f"\n{line}\n" in f"\n{text}"
     assert "| Python 3.12 | 9 |" not in text
+
+
+def test_an_interrupt_leaves_the_page_as_it_was(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_half(path: Path, text: str, **_: str) -> None:
+        with path.open("w", encoding="utf-8") as file:
+            file.write(text[: len(text) // 2])
+        raise KeyboardInterrupt
+
+    add_suite(places, "one", "0" * 64)
+    before = places.page.read_text(encoding="utf-8")
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(KeyboardInterrupt):
+        write(places.page, read_suites(places.suites, []), [Outcome("one", "1.0", "3.12", passed=7)])
+    assert places.page.read_text(encoding="utf-8") == before
