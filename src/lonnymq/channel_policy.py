@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
 from lonnymq.rate import Rate, interval_us, rate_text
-from lonnymq.statement import BigInt, Boolean, Int, Numeric, SqlType, Texts
+from lonnymq.statement import BigInt, Boolean, Int, Numeric, SqlType, Texts, parameters
 
 Inherit = Literal["inherit"]
 INHERIT: Inherit = "inherit"
@@ -65,7 +65,7 @@ class ChannelPolicy:
     inherited: PolicyNames
 
 
-@dataclass(frozen=True, kw_only=True)
+@parameters
 class PolicyParameters:
     """The optional parameters of the SQL function channel_set. None keeps a value."""
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Literal, TypedDict, cast, get_args
 
-from lonnymq.statement import BigInt, BigInts, Int, Ints, Jsonb, Jsonbs, Text, Texts
+from lonnymq.statement import BigInt, BigInts, Int, Ints, Jsonb, Jsonbs, Text, Texts, parameters
 
 Duration = timedelta | float
 """A timedelta, or seconds."""
@@ -96,7 +96,7 @@ class NewMessage:
         return cast("MessageOptions", {name: getattr(self, name) for name in MessageOptions.__annotations__})
 
 
-@dataclass(frozen=True, kw_only=True)
+@parameters
 class CreateParameters:
     """The optional parameters of the SQL function message_create."""
 
@@ -114,7 +114,7 @@ class CreateParameters:
     batch_id: BigInt | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@parameters
 class CreateManyParameters:
     """The optional parameters of message_create_many: each a list with one element per message, or None."""
 

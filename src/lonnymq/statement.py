@@ -11,11 +11,22 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
 from uuid import UUID
 
 Result_co = TypeVar("Result_co", covariant=True)
 Record = TypeVar("Record")
+Kind = TypeVar("Kind")
 Row = Sequence[Any]
 
 
@@ -85,7 +96,21 @@ Byteas = Annotated[Sequence[bytes | None], SqlType("BYTEA[]")]
 Jsonbs = Annotated[Sequence[Any], SqlType("JSONB[]", dump=_json_texts, sent_as="TEXT[]")]
 
 
-@dataclass(frozen=True)
+@dataclass_transform(frozen_default=True, eq_default=False)
+def command(kind: type[Kind]) -> type[Kind]:
+    """Make a class of calls a dataclass. The type checker treats it as frozen. Only `__init__` is generated:
+    every program that uses the queue imports a hundred of these classes.
+    """
+    return dataclass(eq=False, repr=False)(kind)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
+def parameters(kind: type[Kind]) -> type[Kind]:
+    """Like `command`, for optional parameters that several commands have. They are given by name."""
+    return dataclass(eq=False, repr=False, kw_only=True)(kind)
+
+
+@command
 class Command(Generic[Result_co]):
     """A call of one SQL function. Its fields are the parameters of the function, without the prefix `p_`."""
 
@@ -97,6 +122,15 @@ class Command(Generic[Result_co]):
     """
     is_repeatable: ClassVar[bool] = False
     """The call may be made again if its answer is lost: two calls have the same effect as one."""
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def statement(self, schema: str) -> Statement:
         kind: Any = type(self)

@@ -1,18 +1,17 @@
 """Two commands in one round trip: each is a transaction, and the second runs only if the first succeeds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import pytest
 
 from lonnymq.client.calls import Pair, Request, Steps
-from lonnymq.statement import Command, Row, Statement
+from lonnymq.statement import Command, Row, Statement, command
 from tests.queues import KINDS, opened_queue
 
 
-@dataclass(frozen=True)
+@command
 class Ask(Command[Any]):
     function = "ask"
     is_harmless = True

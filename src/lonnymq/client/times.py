@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lonnymq.errors import InvalidTime
 from lonnymq.message_options import Duration
-from lonnymq.statement import Command, Row, Statement
+from lonnymq.statement import Command, Row, Statement, command
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
@@ -17,7 +16,7 @@ FIRST = -1
 """A time before all others: such a message is served first within its channel and priority."""
 
 
-@dataclass(frozen=True)
+@command
 class ServerClock(Command[int]):
     """Read the database's clock, which is the only one that the queue uses."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lonnymq.commands.answers import Count, ManyRecords, YesOrNo
-from lonnymq.statement import BigInt, Int, Jsonb, Text
+from lonnymq.statement import BigInt, Int, Jsonb, Text, command
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class AuditEntry:
     ended_at: int | None
 
 
-@dataclass(frozen=True)
+@command
 class AuditBegin(Count):
     """Write who is about to do what. Returns the id of the entry."""
 
@@ -38,7 +38,7 @@ class AuditBegin(Count):
     details: Jsonb | None = None
 
 
-@dataclass(frozen=True)
+@command
 class AuditEnd(YesOrNo):
     """Write how the action ended, once. Returns whether the entry has this outcome now."""
 
@@ -49,7 +49,7 @@ class AuditEnd(YesOrNo):
     outcome: Text
 
 
-@dataclass(frozen=True)
+@command
 class AuditList(ManyRecords[AuditEntry]):
     """List what people did, the newest first, page by page."""
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lonnymq.commands.answers import Count, ManyRecords, OneOrNone, OneRecord, OneResult, ResultText
-from lonnymq.statement import BigInt, Bytea, Int, Jsonb, Text
+from lonnymq.statement import BigInt, Bytea, Int, Jsonb, Text, command
 
 BATCH_HEADER = "batch"
 """The header of a callback with the batch and its counts."""
 
 
-@dataclass(frozen=True)
+@command
 class BatchOpen(Count):
     """Open a batch. Returns its id. A callback has a channel, a content and options of message_create."""
 
@@ -28,7 +28,7 @@ class BatchOpen(Count):
     failure_options: Jsonb | None = None
 
 
-@dataclass(frozen=True)
+@command
 class BatchClose(OneResult):
     """Close a batch: `closed` or `not_found`."""
 
@@ -48,7 +48,7 @@ class CancelledBatch:
     messages: int
 
 
-@dataclass(frozen=True)
+@command
 class BatchCancel(OneRecord[CancelledBatch]):
     """Cancel a batch. Call it until the result is not `more`."""
 
@@ -85,7 +85,7 @@ class BatchStatus:
     finished_at: int | None
 
 
-@dataclass(frozen=True)
+@command
 class BatchGet(OneOrNone[BatchStatus]):
     """Read one batch; None if there is none with this id."""
 
@@ -96,7 +96,7 @@ class BatchGet(OneOrNone[BatchStatus]):
     id: BigInt
 
 
-@dataclass(frozen=True)
+@command
 class BatchList(ManyRecords[BatchStatus]):
     """List batches, the newest first, page by page."""
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from lonnymq.channel_policy import ChannelPolicy, PolicyParameters
 from lonnymq.commands.answers import ManyRecords, OneRecord, ResultText
-from lonnymq.statement import Boolean, Int, Text
+from lonnymq.statement import Boolean, Int, Text, command
 
 
-@dataclass(frozen=True)
+@command
 class ChannelGet(OneRecord[ChannelPolicy]):
     """Read the policy of a channel."""
 
@@ -20,7 +20,7 @@ class ChannelGet(OneRecord[ChannelPolicy]):
     channel: Text
 
 
-@dataclass(frozen=True)
+@command
 class ChannelSet(PolicyParameters, OneRecord[ChannelPolicy]):
     """Change the policy of a channel. None keeps a value."""
 
@@ -49,7 +49,7 @@ class ChannelStatistics(ChannelPolicy):
     blocked_by: str | None
 
 
-@dataclass(frozen=True)
+@command
 class ChannelStats(OneRecord[ChannelStatistics]):
     """Read the statistics of a channel."""
 
@@ -85,7 +85,7 @@ class ChannelExplanation:
     """With `turn` and `next`: about how many messages of all channels are served before."""
 
 
-@dataclass(frozen=True)
+@command
 class ChannelExplain(ManyRecords[ChannelExplanation]):
     """Say why a channel is not served now, lane by lane."""
 
@@ -96,7 +96,7 @@ class ChannelExplain(ManyRecords[ChannelExplanation]):
     channel: Text
 
 
-@dataclass(frozen=True)
+@command
 class ChannelList(ManyRecords[ChannelStatistics]):
     """List channels with their statistics: by name, by who is served next, or by what waits."""
 
@@ -118,7 +118,7 @@ class Deleted:
     messages: int
 
 
-@dataclass(frozen=True)
+@command
 class ChannelDelete(OneRecord[Deleted]):
     """Delete a channel's policy and statistics, and its messages if asked to."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lonnymq.commands.answers import ManyEndings, ManyRecords, OneRecord
-from lonnymq.statement import BigInt, BigInts, Boolean, Int, Jsonb, Text
+from lonnymq.statement import BigInt, BigInts, Boolean, Int, Jsonb, Text, command
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class DeadMessage:
     content_bytes: int
 
 
-@dataclass(frozen=True)
+@command
 class DeadList(ManyRecords[DeadMessage]):
     """List the dead letters of one channel or of all, page by page."""
 
@@ -65,7 +65,7 @@ class DeadGroup:
     has_more: bool
 
 
-@dataclass(frozen=True)
+@command
 class DeadGroups(ManyRecords[DeadGroup]):
     """Group dead letters by what went wrong, the largest group first. Reads the newest `scan` of them."""
 
@@ -79,7 +79,7 @@ class DeadGroups(ManyRecords[DeadGroup]):
     scan: Int = 10_000
 
 
-@dataclass(frozen=True)
+@command
 class DeadRetry(ManyEndings):
     """Put dead letters back into their channels, with a fresh count of attempts."""
 
@@ -101,7 +101,7 @@ class RetriedAll:
     next_after: int | None
 
 
-@dataclass(frozen=True)
+@command
 class DeadRetryAll(OneRecord[RetriedAll]):
     """Retry the dead letters of a channel, with an error or of a group, up to `limit` per call."""
 
@@ -118,7 +118,7 @@ class DeadRetryAll(OneRecord[RetriedAll]):
     dry_run: Boolean = False
 
 
-@dataclass(frozen=True)
+@command
 class DeadDiscard(ManyEndings):
     """Delete dead letters."""
 
@@ -135,7 +135,7 @@ class DiscardedAll:
     next_after: int | None
 
 
-@dataclass(frozen=True)
+@command
 class DeadDiscardAll(OneRecord[DiscardedAll]):
     """Delete the dead letters of a channel, with an error or of a group, up to `limit` per call."""
 

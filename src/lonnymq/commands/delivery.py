@@ -31,6 +31,7 @@ from lonnymq.statement import (
     Uuid,
     Uuids,
     columns_of,
+    command,
     read,
 )
 
@@ -68,7 +69,7 @@ class Dequeued:
     again_at: int | None
 
 
-@dataclass(frozen=True)
+@command
 class MessageDequeue(Command[Dequeued]):
     """Lease due messages, in fair order over the channels. Without `lanes`, all lanes are served.
 
@@ -94,7 +95,7 @@ class MessageDequeue(Command[Dequeued]):
         return Dequeued(deliveries, rows[-1][-1] if rows else None)
 
 
-@dataclass(frozen=True)
+@command
 class MessageComplete(OneEnding):
     """The work is done: delete the message, if the caller still holds its lease. The result is kept for
     `keep_result_ms`, or for as long as the message says.
@@ -109,7 +110,7 @@ class MessageComplete(OneEnding):
     keep_result_ms: BigInt | None = None
 
 
-@dataclass(frozen=True)
+@command
 class MessageCompleteMany(ManyEndings):
     """Like MessageComplete, for several messages: one token each, or one for all."""
 
@@ -122,7 +123,7 @@ class MessageCompleteMany(ManyEndings):
     keep_results_ms: BigInts | None = None
 
 
-@dataclass(frozen=True)
+@command
 class MessageRetry(OneEnding):
     """Give a message back, to be served again. With an `error`, the attempt counts. With
     `is_final` it was the last one: the message is dead.
@@ -139,7 +140,7 @@ class MessageRetry(OneEnding):
     is_final: Boolean = False
 
 
-@dataclass(frozen=True)
+@command
 class MessageRetryMany(ManyEndings):
     """Like MessageRetry, for several messages: one token each, or one for all."""
 
@@ -154,7 +155,7 @@ class MessageRetryMany(ManyEndings):
     are_final: Booleans | None = None
 
 
-@dataclass(frozen=True)
+@command
 class MessageDiscard(OneEnding):
     """Delete a message whose work will not be done."""
 
@@ -165,7 +166,7 @@ class MessageDiscard(OneEnding):
     reason: Text | None = None
 
 
-@dataclass(frozen=True)
+@command
 class MessageDiscardMany(ManyEndings):
     """Like MessageDiscard, for several messages: one token each, or one for all."""
 
@@ -176,7 +177,7 @@ class MessageDiscardMany(ManyEndings):
     reasons: Texts | None = None
 
 
-@dataclass(frozen=True)
+@command
 class MessageRejectMany(ManyEndings):
     """Give back messages that the caller cannot handle, so that another consumer gets them: one token each,
     or one for all. They wait for a while, which grows, and no attempt is used up. A message that has been
@@ -199,7 +200,7 @@ class Extended:
     lease_end_at: int | None
 
 
-@dataclass(frozen=True)
+@command
 class MessageExtend(OneRecord[Extended]):
     """Extend the lease of a message."""
 
@@ -213,7 +214,7 @@ class MessageExtend(OneRecord[Extended]):
     state: Bytea | None = None
 
 
-@dataclass(frozen=True)
+@command
 class MessageExtendMany(ManyRecords[Extended]):
     """Like MessageExtend, for several messages: one token each, or one for all."""
 
@@ -227,7 +228,7 @@ class MessageExtendMany(ManyRecords[Extended]):
     states: Byteas | None = None
 
 
-@dataclass(frozen=True)
+@command
 class MessageLeasedMany(ManyOutcomes):
     """Which of the messages the caller still has leased, as far as others have committed: one token each, or
     one for all.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lonnymq.commands.answers import OneRecord, YesOrNo
-from lonnymq.statement import BigInt, Int, Text, Texts
+from lonnymq.statement import BigInt, Int, Text, Texts, command
 
 
-@dataclass(frozen=True)
+@command
 class Dispatch(YesOrNo):
     """Place new messages and decide what is served next. True means that there is more to do.
 
@@ -23,7 +23,7 @@ class Dispatch(YesOrNo):
     quiet_ms: Int = 0
 
 
-@dataclass(frozen=True)
+@command
 class ChannelsDispatch(YesOrNo):
     """Make ready the next messages of certain channels, for a consumer of these channels only. Give their
     names, or a regular expression for whole names. True means that there is more to do.
@@ -46,7 +46,7 @@ class Awaited:
     is_sure: bool
 
 
-@dataclass(frozen=True)
+@command
 class SleepBegin(OneRecord[Awaited]):
     """Register that a consumer is about to sleep."""
 
@@ -67,7 +67,7 @@ class Look:
     now_at: int
 
 
-@dataclass(frozen=True)
+@command
 class SleepLook(OneRecord[Look]):
     """Tell a sleeping consumer whether there is something to do. Without `lanes`, all lanes count."""
 

@@ -20,6 +20,7 @@ from lonnymq.statement import (
     Statement,
     Text,
     columns_of,
+    command,
     identifier,
     read,
 )
@@ -99,7 +100,7 @@ class FinishedMessage(Payloaded):
         return max(0, self.finished_at - self.dequeued_at)
 
 
-@dataclass(frozen=True)
+@command
 class HistoryList(Command[list[FinishedMessage]]):
     """Read the history, newest first, from its view. With an id or a channel, it uses the index on these;
     without one, the index on transactions. A message that died and was retried is in it twice.
@@ -158,7 +159,7 @@ class TaskSummary:
     from_at: int
 
 
-@dataclass(frozen=True)
+@command
 class HistorySummary(ManyRecords[TaskSummary]):
     """Summarize the newest `rows` of the history by task."""
 
@@ -184,7 +185,7 @@ class Bounds:
     policies_trimmed_xid: int
 
 
-@dataclass(frozen=True)
+@command
 class HistoryBounds(OneRecord[Bounds]):
     """Read where the history begins and ends, for a reader that follows it by snapshot."""
 
@@ -193,7 +194,7 @@ class HistoryBounds(OneRecord[Bounds]):
     record = Bounds
 
 
-@dataclass(frozen=True)
+@command
 class HistoryFollow(Nothing):
     """Save how far a follower has read the history. Rows that it has not read are kept."""
 
@@ -213,7 +214,7 @@ class Follower:
     at: int
 
 
-@dataclass(frozen=True)
+@command
 class HistoryFollowers(ManyRecords[Follower]):
     """List the followers of the history."""
 
@@ -222,7 +223,7 @@ class HistoryFollowers(ManyRecords[Follower]):
     record = Follower
 
 
-@dataclass(frozen=True)
+@command
 class HistoryUnread(Command[int]):
     """Count the rows of the history that are newer than a follower's snapshot, up to `limit`. It uses the
     index on transactions.
@@ -245,7 +246,7 @@ class HistoryUnread(Command[int]):
         return int(rows[0][0])
 
 
-@dataclass(frozen=True)
+@command
 class HistoryUnfollow(YesOrNo):
     """Forget a follower of the history. Returns whether there was one."""
 
@@ -255,7 +256,7 @@ class HistoryUnfollow(YesOrNo):
     name: Text
 
 
-@dataclass(frozen=True)
+@command
 class HistoryMark(Command[int | None]):
     """A number that identifies this database's past, as far as a snapshot sees it. None if the rows that
     would tell are no longer kept.
@@ -271,7 +272,7 @@ class HistoryMark(Command[int | None]):
         return None if rows[0][0] is None else int(rows[0][0])
 
 
-@dataclass(frozen=True)
+@command
 class PolicyMark(Command[int | None]):
     """As HistoryMark, for the policies."""
 
@@ -304,7 +305,7 @@ class PastPolicy:
     is_deleted: bool
 
 
-@dataclass(frozen=True)
+@command
 class PolicyList(Command[list[PastPolicy]]):
     """Read the policies, newest first, from their view."""
 

@@ -25,6 +25,7 @@ from lonnymq.statement import (
     Jsonb,
     Text,
     Texts,
+    command,
 )
 
 REPEATABLE_FROM_MS = 300_000
@@ -43,7 +44,7 @@ class Created:
     result: ResultText
 
 
-@dataclass(frozen=True)
+@command
 class MessageCreate(CreateParameters, OneRecord[Created]):
     """Create one message."""
 
@@ -57,7 +58,7 @@ class MessageCreate(CreateParameters, OneRecord[Created]):
         return self.dedupe_key is not None and (self.unique_for_ms or 0) >= REPEATABLE_FROM_MS
 
 
-@dataclass(frozen=True)
+@command
 class MessageCreateMany(CreateManyParameters, ManyRecords[Created]):
     """Create messages for any mix of channels. All lists have the same length."""
 
@@ -105,7 +106,7 @@ class Message(Payloaded):
     keep_result_ms: int | None = None
 
 
-@dataclass(frozen=True)
+@command
 class MessageGet(OneOrNone[Message]):
     """Read one message; None if there is none with this id."""
 
@@ -140,7 +141,7 @@ class ListedMessage:
     cursor: str
 
 
-@dataclass(frozen=True)
+@command
 class MessageList(ManyRecords[ListedMessage]):
     """List the messages of one channel or of all, page by page."""
 
@@ -177,7 +178,7 @@ class Place:
     ahead: int | None
 
 
-@dataclass(frozen=True)
+@command
 class MessagePlace(OneOrNone[Place]):
     """Read how far a waiting message is from being served; None if no message waits under this id."""
 
@@ -188,7 +189,7 @@ class MessagePlace(OneOrNone[Place]):
     id: BigInt
 
 
-@dataclass(frozen=True)
+@command
 class MessageCancel(OneEnding):
     """Delete a message that waits, or mark one that a worker has leased."""
 
@@ -197,7 +198,7 @@ class MessageCancel(OneEnding):
     id: BigInt
 
 
-@dataclass(frozen=True)
+@command
 class MessageCancelMany(ManyEndings):
     """Like MessageCancel, for several messages."""
 
@@ -206,7 +207,7 @@ class MessageCancelMany(ManyEndings):
     ids: BigInts
 
 
-@dataclass(frozen=True)
+@command
 class MessageReschedule(OneResult):
     """Change when a waiting message is due. Without a time, it is due now."""
 

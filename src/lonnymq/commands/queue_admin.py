@@ -8,7 +8,7 @@ from typing import Annotated
 
 from lonnymq.commands.answers import Count, ManyRecords, Nothing, OneRecord
 from lonnymq.rate import rate_text
-from lonnymq.statement import BigInt, Boolean, Command, Int, Row, SqlType, Text, Texts
+from lonnymq.statement import BigInt, Boolean, Command, Int, Row, SqlType, Text, Texts, command
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class QueueSettings:
     notify_channel: str
 
 
-@dataclass(frozen=True)
+@command
 class QueueGet(OneRecord[QueueSettings]):
     """Read the queue's settings."""
 
@@ -48,7 +48,7 @@ class QueueGet(OneRecord[QueueSettings]):
     record = QueueSettings
 
 
-@dataclass(frozen=True)
+@command
 class QueueSet(OneRecord[QueueSettings]):
     """Change the queue's settings. None keeps a value."""
 
@@ -96,7 +96,7 @@ class QueueStatistics:
     unknown_tasks: list[str]
 
 
-@dataclass(frozen=True)
+@command
 class QueueStats(OneRecord[QueueStatistics]):
     """Read the queue's statistics."""
 
@@ -114,7 +114,7 @@ class Lane:
     ready: int
 
 
-@dataclass(frozen=True)
+@command
 class LaneList(ManyRecords[Lane]):
     """List the lanes."""
 
@@ -131,7 +131,7 @@ class Credential:
     channels: list[str]
 
 
-@dataclass(frozen=True)
+@command
 class CredentialBind(Nothing):
     """Bind a login role to channels; None removes the binding."""
 
@@ -142,7 +142,7 @@ class CredentialBind(Nothing):
     channels: Texts | None
 
 
-@dataclass(frozen=True)
+@command
 class CredentialList(ManyRecords[Credential]):
     """List the login roles that are bound to channels."""
 
@@ -151,7 +151,7 @@ class CredentialList(ManyRecords[Credential]):
     record = Credential
 
 
-@dataclass(frozen=True)
+@command
 class BoundChannels(Command[list[str] | None]):
     """The channels that the caller's login is bound to; None if it is not bound."""
 
@@ -162,7 +162,7 @@ class BoundChannels(Command[list[str] | None]):
         return None if rows[0][0] is None else list(rows[0][0])
 
 
-@dataclass(frozen=True)
+@command
 class Maintain(Count):
     """Delete what is no longer needed. Returns how many rows were deleted."""
 
@@ -172,7 +172,7 @@ class Maintain(Count):
     limit: Int = 10000
 
 
-@dataclass(frozen=True)
+@command
 class Rebuild(Nothing):
     """Build everything that is derived from the messages again."""
 

@@ -17,6 +17,7 @@ from lonnymq.statement import (
     Jsonbs,
     Text,
     Texts,
+    command,
 )
 
 
@@ -30,7 +31,7 @@ class ScheduleState:
     is_paused: bool
 
 
-@dataclass(frozen=True)
+@command
 class ScheduleOpen(ManyRecords[ScheduleState]):
     """Read the positions of schedules. New ones start now. Their definitions are stored, if given: lists with
     one element per name.
@@ -62,7 +63,7 @@ class Fired:
     now_at: int
 
 
-@dataclass(frozen=True)
+@command
 class ScheduleFire(OneRecord[Fired]):
     """Decide a schedule's times between `after` and `upto`: create one message for each of `ticks`.
 
@@ -112,7 +113,7 @@ class Schedule:
         return self.paused_at is not None
 
 
-@dataclass(frozen=True)
+@command
 class ScheduleList(ManyRecords[Schedule]):
     """List the schedules."""
 
@@ -130,7 +131,7 @@ class ScheduleDetails(Payloaded, Schedule):
     options: Jsonb
 
 
-@dataclass(frozen=True)
+@command
 class ScheduleGet(OneOrNone[ScheduleDetails]):
     """Read one schedule; None if there is none of this name."""
 
@@ -141,7 +142,7 @@ class ScheduleGet(OneOrNone[ScheduleDetails]):
     name: Text
 
 
-@dataclass(frozen=True)
+@command
 class ScheduleRun(OneRecord[Created]):
     """Create a schedule's message now."""
 
@@ -151,7 +152,7 @@ class ScheduleRun(OneRecord[Created]):
     name: Text
 
 
-@dataclass(frozen=True)
+@command
 class SchedulePause(OneResult):
     """Let a schedule fire nothing."""
 
@@ -161,7 +162,7 @@ class SchedulePause(OneResult):
     name: Text
 
 
-@dataclass(frozen=True)
+@command
 class ScheduleResume(OneResult):
     """Let a paused schedule fire again."""
 
@@ -172,7 +173,7 @@ class ScheduleResume(OneResult):
     catch_up: Boolean = False
 
 
-@dataclass(frozen=True)
+@command
 class ScheduleDelete(YesOrNo):
     """Forget a schedule. Returns whether there was one."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lonnymq.commands.answers import Count, OneOrNone, OneRecord
-from lonnymq.statement import BigInt, BigInts, Boolean, Bytea, Floats, Text, Texts, Uuids
+from lonnymq.statement import BigInt, BigInts, Boolean, Bytea, Floats, Text, Texts, Uuids, command
 
 WAITING = ("due", "scheduled")
 FINISHED = ("completed", "cancelled", "dead")
@@ -59,7 +59,7 @@ class Status:
         return self.status in FINISHED
 
 
-@dataclass(frozen=True)
+@command
 class StatusGet(OneRecord[Status]):
     """What became of a message, with its result if asked for."""
 
@@ -71,7 +71,7 @@ class StatusGet(OneRecord[Status]):
     with_result: Boolean = False
 
 
-@dataclass(frozen=True)
+@command
 class ProgressWrite(Count):
     """Report how far the work on some messages is. The answer is how many of them the caller still holds."""
 
@@ -85,7 +85,7 @@ class ProgressWrite(Count):
     async_commit: Boolean = False
 
 
-@dataclass(frozen=True)
+@command
 class ResultSave(Count):
     """Save a result under a name, for `keep_ms`. It replaces the one of this name; 0 deletes it. The answer
     is until when it is kept.
@@ -111,7 +111,7 @@ class SavedResult:
     content: Bytea | None = field(repr=False)
 
 
-@dataclass(frozen=True)
+@command
 class ResultLoad(OneOrNone[SavedResult]):
     """Read the result that was saved under a name; None if there is none, or its time is over."""
 

@@ -6,7 +6,19 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from lonnymq.commands.answers import Count, ManyRecords, OneRecord
-from lonnymq.statement import BigInt, BigInts, Boolean, Bytea, Int, Jsonb, Text, Texts, Uuid, Uuids
+from lonnymq.statement import (
+    BigInt,
+    BigInts,
+    Boolean,
+    Bytea,
+    Int,
+    Jsonb,
+    Text,
+    Texts,
+    Uuid,
+    Uuids,
+    command,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +30,7 @@ class Claimant:
     last_seq: int
 
 
-@dataclass(frozen=True)
+@command
 class ClaimOpen(OneRecord[Claimant]):
     """Start to consume in numbered claims. An earlier claimant of this name is refused from now on."""
 
@@ -38,7 +50,7 @@ class Claim:
     again_at: int | None
 
 
-@dataclass(frozen=True)
+@command
 class ClaimNext(OneRecord[Claim]):
     """Get the claim after number `seq`: one that is still leased, or a new one. With `channels` or `pattern`,
     it takes from these channels only: call ChannelsDispatch first. With `max_bytes`, a new claim has no more
@@ -81,7 +93,7 @@ class ClaimedMessage:
     dequeued_at: int
 
 
-@dataclass(frozen=True)
+@command
 class ClaimRead(ManyRecords[ClaimedMessage]):
     """Read one of `parts` parts of the messages of some claims."""
 
@@ -97,7 +109,7 @@ class ClaimRead(ManyRecords[ClaimedMessage]):
     parts: Int = 1
 
 
-@dataclass(frozen=True)
+@command
 class ClaimWaiting(Count):
     """How many messages are due for claims from these lanes and channels, also if limits hold them back."""
 
@@ -118,7 +130,7 @@ class ClaimBegun:
     dead: int
 
 
-@dataclass(frozen=True)
+@command
 class ClaimBegin(OneRecord[ClaimBegun]):
     """The reader begins to process the claims up to a number. If an earlier reader did not complete them,
     they are split, and a message that was alone in its claim is charged an attempt.
@@ -142,7 +154,7 @@ class ClaimExtended:
     lost: int
 
 
-@dataclass(frozen=True)
+@command
 class ClaimExtend(OneRecord[ClaimExtended]):
     """Extend the leases of all claims that are not finished."""
 
@@ -166,7 +178,7 @@ class ClaimCompleted:
     failed: int = 0
 
 
-@dataclass(frozen=True)
+@command
 class ClaimComplete(OneRecord[ClaimCompleted]):
     """Complete all messages of the claims up to a number, except for those that failed, with these errors."""
 
@@ -190,7 +202,7 @@ class Published:
     refused: int
 
 
-@dataclass(frozen=True)
+@command
 class StagingPublish(OneRecord[Published]):
     """Create messages from the rows that are staged under a batch."""
 
@@ -212,7 +224,7 @@ class PublishedOnce:
     job: UUID | None
 
 
-@dataclass(frozen=True)
+@command
 class StagingPublishOnce(OneRecord[PublishedOnce]):
     """Like StagingPublish for several batches, but only once for each app and version."""
 
@@ -227,7 +239,7 @@ class StagingPublishOnce(OneRecord[PublishedOnce]):
     job: Uuid | None = None
 
 
-@dataclass(frozen=True)
+@command
 class StagingDiscard(Count):
     """Delete the staged rows of batches that will not be published. Returns how many rows were deleted."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from lonnymq.commands.answers import ManyRecords, OneRecord, YesOrNo
-from lonnymq.statement import BigInt, BigInts, Int, Text, Texts, Uuid
+from lonnymq.statement import BigInt, BigInts, Int, Text, Texts, Uuid, command
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class WorkerReported:
     unknown_to_all: list[str]
 
 
-@dataclass(frozen=True)
+@command
 class WorkerReport(OneRecord[WorkerReported]):
     """Say that a worker is alive, what it serves and what it does. An empty name among the tasks stands for
     messages without a task.
@@ -45,7 +45,7 @@ class WorkerReport(OneRecord[WorkerReported]):
     unknown_ages_ms: BigInts | None = None
 
 
-@dataclass(frozen=True)
+@command
 class WorkerLeave(YesOrNo):
     """Say that a worker has stopped. Returns whether it was listed."""
 
@@ -81,7 +81,7 @@ class ListedWorker:
     unknown_tasks: list[str]
 
 
-@dataclass(frozen=True)
+@command
 class WorkerList(ManyRecords[ListedWorker]):
     """List the workers that have reported and not stopped."""
 
@@ -99,7 +99,7 @@ class RequestedWorker:
     is_alive: bool
 
 
-@dataclass(frozen=True)
+@command
 class WorkerRequest(ManyRecords[RequestedWorker]):
     """Ask workers to be `paused`, `serving` or `draining`: those whose name or host is `name`, in which `*`
     stands for any characters.
@@ -128,7 +128,7 @@ class UnknownTaskSummary:
     is_known: bool
 
 
-@dataclass(frozen=True)
+@command
 class UnknownTaskList(ManyRecords[UnknownTaskSummary]):
     """List the tasks that live workers have met recently and do not know."""
 

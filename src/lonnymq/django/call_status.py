@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lonnymq.commands import Message, Status
-from lonnymq.statement import BigInt, Command, Row, Statement, columns_of, identifier, read
+from lonnymq.statement import BigInt, Command, Row, Statement, columns_of, command, identifier, read
 
 MESSAGE, STATUS = (columns_of(record).split(", ") for record in (Message, Status))
 
 
-@dataclass(frozen=True)
+@command
 class CallStatus(Command[tuple[Message | None, Status]]):
     """The message of a task, if it waits, is leased or is dead; and its status, with its result if that is
     kept.

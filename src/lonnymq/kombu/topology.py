@@ -22,7 +22,7 @@ from lonnymq.client.calls import ask
 from lonnymq.client.queue import Queue
 from lonnymq.errors import NotPermitted, SchemaMissing
 from lonnymq.install.kombu_tables import create_kombu_tables, kombu_schema
-from lonnymq.statement import Command, Row, Statement, identifier
+from lonnymq.statement import Command, Row, Statement, command, identifier
 
 Answer = TypeVar("Answer")
 
@@ -50,7 +50,7 @@ class Mail:
     content: bytes
 
 
-@dataclass(frozen=True)
+@command
 class _Sql(Command[Answer]):
     """A statement on the tables of the topology. All of them may be repeated, except those that say so."""
 
