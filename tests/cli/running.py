@@ -1,4 +1,4 @@
-"""Runs the command line: in this process, in a new one with pipes, or in a new one on a terminal."""
+"""Runs the command line: in this process, also on a terminal, or in a new one with pipes."""
 
 import contextlib
 import functools
@@ -8,9 +8,10 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 from unittest import mock
 
 from typer.main import get_command
@@ -60,20 +61,9 @@ def run(
     *arguments: str, dsn: str | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> Done:
     stdout, stderr = io.StringIO(), io.StringIO()
-    code: Any = 0
-    with (
-        mock.patch.dict(os.environ, environment(dsn, env), clear=True),
-        mock.patch("typer.main.get_command", known_command),
-        mock.patch.object(sys, "argv", ["lonnymq", *arguments]),
-        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
-        contextlib.redirect_stdout(stdout),
-        contextlib.redirect_stderr(stderr),
-    ):
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-    return Done(code or 0, stdout.getvalue(), stderr.getvalue())
+    with mock.patch.dict(os.environ, environment(dsn, env), clear=True):
+        code = _main(arguments, io.TextIOWrapper(io.BytesIO(stdin)), stdout, stderr)
+    return Done(code, stdout.getvalue(), stderr.getvalue())
 
 
 def start(
@@ -93,24 +83,38 @@ def start(
 def on_terminal(
     arguments: Sequence[str], dsn: str, answer: bytes = b"", columns: int = 80
 ) -> tuple[int, str]:
-    """In a new process on a terminal that gets this answer. Returns the exit code and what is shown."""
+    """In this process, on a terminal that gets this answer. Returns the exit code and what is shown."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "lonnymq", *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment(dsn, {"COLUMNS": str(columns), "TERM": "xterm"}),
-    ) as started:
-        os.close(theirs)
-        if answer:
-            os.write(ours, answer)
-        shown = b""
-        while part := _read(ours):
-            shown += part
-        code = started.wait(60)
+    shown: list[bytes] = []
+    reader = threading.Thread(target=lambda: shown.extend(iter(lambda: _read(ours), b"")))
+    reader.start()
+    if answer:
+        os.write(ours, answer)
+    with (
+        os.fdopen(theirs, encoding="utf-8") as stdin,
+        os.fdopen(os.dup(theirs), "w", encoding="utf-8") as stdout,
+        mock.patch.dict(os.environ, environment(dsn, {"COLUMNS": str(columns), "TERM": "xterm"}), clear=True),
+    ):
+        code = _main(arguments, stdin, stdout, stdout)
+    reader.join()
     os.close(ours)
-    return code, shown.decode()
+    return code, b"".join(shown).decode()
+
+
+def _main(arguments: Sequence[str], stdin: TextIO, stdout: TextIO, stderr: TextIO) -> int:
+    code: Any = 0
+    with (
+        mock.patch("typer.main.get_command", known_command),
+        mock.patch.object(sys, "argv", ["lonnymq", *arguments]),
+        mock.patch.object(sys, "stdin", stdin),
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    return code or 0
 
 
 def _read(terminal: int) -> bytes:

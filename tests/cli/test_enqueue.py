@@ -247,8 +247,8 @@ def test_a_bad_line_is_named_and_nothing_is_queued(queue: Queue, lonnymq: Run) -
 
 
 def test_a_bad_line_is_found_in_any_chunk(queue: Queue, lonnymq: Run) -> None:
-    for place in (1, 5_000, 5_001, 11_000):
-        messages: list[object] = [{"payload": n} for n in range(11_000)]
+    for place in (1, 5_000, 5_001):
+        messages: list[object] = [{"payload": n} for n in range(5_001)]
         messages[place - 1] = {"payload": 0, "channel": "c" * 256}
         done = lonnymq("enqueue", "--file", "-", stdin=lines(*messages))
         assert done.code == 1
