@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from lonnymq.errors import ClaimantTaken, LeasesLost, PositionUnknown
 from lonnymq.spark.consume.claim_options import ClaimOptions
-from lonnymq.spark.consume.claim_reader import ClaimPartition, ClaimReader, claimed_schema
+from lonnymq.spark.consume.claim_reader import ClaimPartition, ClaimReader
 from lonnymq.spark.queue_source import QueueSource
 from lonnymq.spark.source_options import InvalidOption
 from tests.database import Connect
@@ -38,7 +38,7 @@ def opened(options: Options) -> Iterator[Open]:
 
     def opening(**more: str) -> ClaimReader:
         given = {name.lower(): value for name, value in (options | {"consumer": "etl"} | more).items()}
-        reader = ClaimReader(given, claimed_schema(ClaimOptions.of(given)))
+        reader = ClaimReader(given, ClaimOptions.of(given).schema())
         readers.append(reader)
         return reader
 
@@ -206,9 +206,17 @@ def test_options_that_are_not_valid(conn: psycopg.Connection, options: Options, 
         ({"channels": "a,"}, "channels is 'a,', with an empty name"),
         ({"maxbytespertrigger": "0"}, "maxBytesPerTrigger is 0"),
         ({"minoffsetspertrigger": "11", "maxoffsetspertrigger": "10"}, "more than maxOffsetsPerTrigger, 10"),
+        ({"maxoffsetspertrigger": "0"}, "maxOffsetsPerTrigger is 0"),
+        ({"maxoffsetspertrigger": "100001"}, "maxOffsetsPerTrigger is 100001"),
+        ({"leaseseconds": "soon"}, "not a whole number"),
+        ({"minpartitions": "0"}, "minPartitions is 0"),
+        ({"lanes": "slow,,fast"}, "separate names by commas"),
+        ({"startingoffsets": "latest"}, "there is no option startingoffsets"),
     ]:
         with pytest.raises(InvalidOption, match=why):
             QueueSource(options | {"consumer": "other"} | wrong).schema()
+    with pytest.raises(InvalidOption, match="the option consumer is missing"):
+        opened(consumer="")
 
 
 def test_a_batch_of_so_many_bytes(conn: psycopg.Connection, opened: Open) -> None:

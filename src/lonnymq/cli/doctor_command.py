@@ -34,7 +34,7 @@ def doctor(*, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = 
     from lonnymq.cli.database import connect
     from lonnymq.doctor.checks import CheckStatus, Database
     from lonnymq.doctor.run_checks import SCHEMA_CHECK, run_checks
-    from lonnymq.install.sql_text import check_schema_name
+    from lonnymq.schema_name import check_schema_name
 
     check_schema_name(schema)
     with connect(dsn) as conn:

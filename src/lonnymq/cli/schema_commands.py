@@ -107,7 +107,7 @@ def uninstall(
 def _connected(dsn: str | None, schema: str) -> Iterator[Connection[Any]]:
     """Check the schema's name before connecting."""
     from lonnymq.cli.database import connect
-    from lonnymq.install.sql_text import check_schema_name
+    from lonnymq.schema_name import check_schema_name
 
     check_schema_name(schema)
     with connect(dsn) as conn:

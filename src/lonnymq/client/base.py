@@ -14,8 +14,8 @@ from lonnymq.client.consume import QUIET_MS, DequeueRequest, check_limit, lane_n
 from lonnymq.client.interface import QueueCalls
 from lonnymq.client.observers import Observer
 from lonnymq.errors import InvalidArgument, UnsuitableConnection
-from lonnymq.install.sql_text import check_schema_name
 from lonnymq.message_options import Duration
+from lonnymq.schema_name import check_schema_name
 
 if TYPE_CHECKING:
     from lonnymq.adapters.listener import AsyncListener, Listener

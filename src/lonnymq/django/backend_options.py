@@ -14,8 +14,8 @@ from django.utils.module_loading import import_string
 from lonnymq.client.times import milliseconds, waiting
 from lonnymq.django.database import check_is_postgresql
 from lonnymq.errors import LonnyMQError
-from lonnymq.install.sql_text import check_schema_name
 from lonnymq.message_options import DEFAULT_CHANNEL, Duration
+from lonnymq.schema_name import check_schema_name
 from lonnymq.worker.backoff import Delays
 
 ChannelOf = Callable[..., str]

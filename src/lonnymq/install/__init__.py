@@ -23,9 +23,9 @@ from lonnymq.install.plan import CONTRACT, OLDEST_CONTRACT, plan, script
 from lonnymq.install.preconditions import is_installed
 from lonnymq.install.rights import StrangeOwner, StrayRight, remedy, some_of, strange_owners, stray_rights
 from lonnymq.install.run_plan import WAIT_S, run
-from lonnymq.install.sql_text import check_schema_name
 from lonnymq.install.transaction import execute, one, transaction
 from lonnymq.install.uninstall_plan import uninstall_plan
+from lonnymq.schema_name import check_schema_name
 from lonnymq.statement import identifier
 from lonnymq.version import __version__
 

@@ -25,13 +25,13 @@ from lonnymq.install.preconditions import (
 )
 from lonnymq.install.roles import check_role_names
 from lonnymq.install.sql_text import (
-    check_schema_name,
     do_block,
     dollar_quoted,
     literal,
     namespace,
     text_array,
 )
+from lonnymq.schema_name import check_schema_name
 from lonnymq.statement import identifier
 from lonnymq.version import __version__
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lonnymq.errors import InvalidSchemaName
-from lonnymq.install.sql_text import NAME_MAX_BYTES
 from lonnymq.message_options import UNCHANGED
+from lonnymq.schema_name import NAME_MAX_BYTES
 
 ROLES = ("producer", "consumer", "observer", "admin")
 

@@ -13,7 +13,8 @@ from lonnymq.install.kombu_tables import drop_kombu_tables
 from lonnymq.install.owned_objects import own_relations, own_routines
 from lonnymq.install.plan import opening
 from lonnymq.install.preconditions import refuse_missing
-from lonnymq.install.sql_text import check_schema_name, do_block
+from lonnymq.install.sql_text import do_block
+from lonnymq.schema_name import check_schema_name
 from lonnymq.statement import identifier
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -53,6 +52,8 @@ def _map_of_pairs(flat: pa.Array) -> pa.Array:
     """A map from lists in which each key is followed by its value."""
     if flat.null_count == len(flat):  # as is usual, and much faster
         return pa.nulls(len(flat), MAP_TYPE)
+    import pyarrow.compute as pc  # it takes as long to import as Spark's types do
+
     items = flat.values
     offsets = pc.divide(flat.offsets, pa.scalar(2, pa.int32()))
     keys = items.take(pa.array(range(0, len(items), 2), pa.int64())).cast(pa.string())

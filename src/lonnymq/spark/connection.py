@@ -20,7 +20,7 @@ from lonnymq.adapters.address import parameters
 from lonnymq.adapters.driver_errors import refuse_call
 from lonnymq.adapters.psycopg import login, run
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidAddress
-from lonnymq.install.sql_text import check_schema_name
+from lonnymq.schema_name import check_schema_name
 from lonnymq.server_errors import hint_to_connect
 from lonnymq.spark.source_options import CONNECTION, SECRETS, WITHOUT_SECRETS, InvalidOption, refuse_secrets
 from lonnymq.statement import Command

@@ -24,30 +24,39 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lonnymq.spark.consume.claim_options import ClaimOptions, is_consuming
-from lonnymq.spark.consume.claim_reader import ClaimReader, claimed_schema
-from lonnymq.spark.sink.writer import BatchWriter, StreamWriter
-from lonnymq.spark.waiting_reader import WaitingReader, waiting_columns
-
 
 class QueueSource(DataSource):
+    """Each method imports what it needs: Spark starts a process for almost every step."""
+
     @classmethod
     def name(cls) -> str:
         return "lonnymq"
 
     def schema(self) -> StructType:
+        from lonnymq.spark.consume.claim_options import ClaimOptions, is_consuming
+
         if is_consuming(self.options):
-            return claimed_schema(ClaimOptions.of(self.options))
+            return ClaimOptions.of(self.options).schema()
+        from lonnymq.spark.waiting_reader import waiting_columns
+
         return waiting_columns(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from lonnymq.spark.waiting_reader import WaitingReader
+
         return WaitingReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from lonnymq.spark.consume.claim_reader import ClaimReader
+
         return ClaimReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        from lonnymq.spark.sink.writer import BatchWriter
+
         return BatchWriter(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        from lonnymq.spark.sink.writer import StreamWriter
+
         return StreamWriter(self.options, schema, overwrite=overwrite)

@@ -10,7 +10,7 @@ from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.loop_safe_queue import LoopSafeQueue
 from lonnymq.client.queue import Queue
 from lonnymq.errors import InvalidArgument
-from lonnymq.install.sql_text import check_schema_name
+from lonnymq.schema_name import check_schema_name
 from lonnymq.worker.outages import RETRY_DELAYS, is_transient
 
 Answer = TypeVar("Answer")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
 from lonnymq.spark.columns import CLAIMED, COLUMN_OPTIONS, Columns
 from lonnymq.spark.connection import QueueAddress
 from lonnymq.spark.message_filter import FILTER_OPTIONS, MessageFilter
@@ -28,6 +30,15 @@ MAX_PARTITIONS = 1_000
 MESSAGES_PER_PARTITION = 2_500
 DEFAULT_PARTITIONS = 8
 DEFAULT_DELAY_MS = 15 * 60_000
+
+CLAIM = StructType(
+    [
+        StructField("consumer", StringType()),
+        StructField("seq", LongType()),
+        StructField("generation", LongType()),
+        StructField("id", LongType()),
+    ]
+)
 
 
 def is_consuming(given: Mapping[str, str]) -> bool:
@@ -75,3 +86,7 @@ class ClaimOptions:
             MessageFilter.of(options),
             options.text("checkpointLocation"),
         )
+
+    def schema(self) -> StructType:
+        fields = self.columns.without(["seq"]).schema().fields
+        return StructType([*fields, StructField("claim", CLAIM)])

@@ -16,19 +16,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from psycopg import sql
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from lonnymq.adapters.driver_errors import refuse
 from lonnymq.errors import PositionUnknown
-from lonnymq.spark.consume.claim_options import MAX_MESSAGES, ClaimOptions
-from lonnymq.spark.consume.commit_log import CommitLog
+from lonnymq.spark.consume.claim_options import CLAIM, MAX_MESSAGES, ClaimOptions
 from lonnymq.spark.consume.stream_consumer import WRONG_CHECKPOINT, Heartbeat, StreamConsumer
 from lonnymq.spark.source_options import InvalidOption
+
+if TYPE_CHECKING:
+    from lonnymq.spark.consume.commit_log import CommitLog
 
 REPORT_S = 1.0
 """How often the messages that wait are counted."""
@@ -36,14 +39,6 @@ IDLE_PAUSE_S = 0.1
 """Without a pause, Spark asks an idle stream a hundred times per second."""
 BATCH_BYTES = 4 * 1024 * 1024
 
-CLAIM = StructType(
-    [
-        StructField("consumer", StringType()),
-        StructField("seq", LongType()),
-        StructField("generation", LongType()),
-        StructField("id", LongType()),
-    ]
-)
 Offset = dict[str, int]
 
 
@@ -58,11 +53,6 @@ class ClaimPartition(InputPartition):
     parts: int
 
 
-def claimed_schema(options: ClaimOptions) -> StructType:
-    fields = options.columns.without(["seq"]).schema().fields
-    return StructType([*fields, StructField("claim", CLAIM)])
-
-
 class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         options = ClaimOptions.of(given)
@@ -71,7 +61,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "the option consumer is missing",
                 "give the stream a name: with it, it finds the messages it had claimed when it starts again",
             )
-        if schema != claimed_schema(options):
+        if schema != options.schema():
             raise InvalidOption(
                 "the columns of messages are fixed", "leave out .schema(...), and select columns"
             )
@@ -171,10 +161,16 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self) -> None:
         if self._heartbeat is None:
             self._consumer.open()
-            commits = None if self._options.checkpoint is None else CommitLog(self._options.checkpoint)
-            self._heartbeat = Heartbeat(self._consumer, commits)
+            self._heartbeat = Heartbeat(self._consumer, self._commits())
             self._heartbeat.start()
         self._heartbeat.check()
+
+    def _commits(self) -> CommitLog | None:
+        if self._options.checkpoint is None:
+            return None
+        from lonnymq.spark.consume.commit_log import CommitLog
+
+        return CommitLog(self._options.checkpoint)
 
     def _batches(self, part: ClaimPartition) -> Iterator[pa.RecordBatch]:
         from adbc_driver_postgresql import StatementOptions

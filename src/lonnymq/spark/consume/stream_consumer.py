@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from lonnymq.client.calls import Steps, walk
 from lonnymq.client.consume import MAX_DISPATCHES, dispatch_all
@@ -30,10 +30,12 @@ from lonnymq.errors import (
     PositionUnknown,
 )
 from lonnymq.spark.connection import QueueAddress, QueueConnection
-from lonnymq.spark.consume.commit_log import CommitLog
 from lonnymq.spark.message_filter import MessageFilter
 from lonnymq.spark.transient_errors import TRANSIENT_ERRORS, retry_transient
 from lonnymq.statement import Command
+
+if TYPE_CHECKING:
+    from lonnymq.spark.consume.commit_log import CommitLog
 
 HEARTBEATS_PER_LEASE = 3
 LOOK_S = 0.5
