@@ -141,6 +141,7 @@ def test_an_attempt_has_a_speculative_duplicate(
     assert staged(conn) == [ROWS // 4], "rows of the slow attempt"
 
 
+@pytest.mark.long  # test_sink_faults.py kills them on one machine
 def test_a_python_worker_is_killed_after_staging(
     driver: Driver, gate: Gate, conn: psycopg.Connection, gate_options: dict[str, str]
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_python_worker_is_killed_while_staging(
     assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
 
 
+@pytest.mark.long  # test_driver_faults.py kills a Python worker that archives
 def test_an_executor_is_killed_while_it_archives(
     driver: Driver, gate: Gate, conn: psycopg.Connection, gate_options: dict[str, str], tmp_path: Path
 ) -> None:

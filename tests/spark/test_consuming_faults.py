@@ -161,6 +161,7 @@ def test_leases_end_while_the_driver_is_down(streams: Streams, conn: psycopg.Con
     check(conn)
 
 
+@pytest.mark.long  # test_a_lease_is_stolen_in_mid_batch is rolled back in the same way
 def test_driver_and_workers_are_stopped_longer_than_their_leases(
     spark: SparkSession, streams: Streams, conn: psycopg.Connection, stop: Stop
 ) -> None:
@@ -198,6 +199,7 @@ def test_the_checkpoint_is_deleted(streams: Streams, conn: psycopg.Connection, s
     assert one(conn, "SELECT MAX(attempts) FROM history") == 1, "no lease had to run out"
 
 
+@pytest.mark.long  # test_claim_reader.py::test_an_offset_that_was_never_made has no stream
 def test_a_checkpoint_of_another_queue(
     streams: Streams, conn: psycopg.Connection, connect: Connect, stop: Stop
 ) -> None:

@@ -4,9 +4,11 @@ import secrets
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -127,7 +129,8 @@ def test_the_commit_of_a_write_dies_after_it_committed(
     assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
 
 
-@pytest.mark.parametrize("stops", [["after"], pytest.param(["before", "after"], marks=pytest.mark.long)])
+@pytest.mark.long  # the next test ends the archive but not the driver; test_archive.py, before the commit
+@pytest.mark.parametrize("stops", [["after"], ["before", "after"]])
 def test_an_archive_whose_driver_is_killed(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path, stops: list[str]
 ) -> None:
@@ -143,6 +146,32 @@ def test_an_archive_whose_driver_is_killed(
             driver.kill()
         assert list(Path(lake, "history").glob("day=*/*.parquet"))
         assert in_the_lake(lake) == (ids if when == "after" else [])
+    more = finish(conn, "acme", [b"y"])
+    archive(spark, lake, options, tables=["history"])
+    assert in_the_lake(lake) == ids + more
+
+
+def test_an_archive_that_ends_after_its_commit(
+    spark: SparkSession,
+    conn: psycopg.Connection,
+    options: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    ids = finish(conn, "acme", [b"x"] * ROWS)
+    lake = str(tmp_path / "lake")
+    commit = DeltaTable.create_write_transaction
+
+    def ending(*arguments: Any, **keywords: Any) -> None:
+        commit(*arguments, **keywords)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "create_write_transaction", ending)
+        with pytest.raises(KeyboardInterrupt):
+            archive(spark, lake, options, tables=["history"])
+    assert in_the_lake(lake) == ids
     more = finish(conn, "acme", [b"y"])
     archive(spark, lake, options, tables=["history"])
     assert in_the_lake(lake) == ids + more
@@ -244,6 +273,7 @@ def test_the_database_restarts_while_rows_are_published(
         assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
 
 
+@pytest.mark.long  # the next test stops the database a moment earlier
 def test_the_database_restarts_while_history_is_read(
     spark: SparkSession, database: RestartableDatabase, tmp_path: Path
 ) -> None:

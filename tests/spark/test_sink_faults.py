@@ -102,6 +102,7 @@ class TestPythonWorkers:
     def have_failed_or_copied(self, written: Future[None], conn: psycopg.Connection, tasks: int) -> bool:
         return written.done() or self.have_copied(conn, tasks)
 
+    @pytest.mark.long  # the next test kills them a moment later
     def test_killed_before_they_staged(
         self,
         spark: SparkSession,
