@@ -317,6 +317,8 @@ class RoleUnsuitable(SchemaError):
 class RightsTooWide(SchemaError):
     """A role has privileges on the queue's schema, tables or functions that it should not have."""
 
+    sqlstate = "LM106"
+
 
 class SchemaLocked(SchemaError):
     """Other transactions hold locks that the installation needs. Nothing was changed."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lonnymq.install.files import SqlFiles
-from lonnymq.install.owned_objects import grantable_objects, own_routines
+from lonnymq.install.owned_objects import grantable_objects, own_relations, own_routines
 from lonnymq.install.rights import stray_rights
 from lonnymq.install.roles import (
     APPENDS_TO_STAGING,
@@ -26,7 +26,8 @@ from lonnymq.statement import identifier
 
 def protect(schema: str) -> str:
     """Revoke the privileges that lonnymq.install.rights calls stray, whether they come from PostgreSQL's
-    defaults, the owner's default privileges or a GRANT. A GRANT on a public function or view stays.
+    defaults, the owner's default privileges or a GRANT. A GRANT on a public function or view stays. Also
+    revoke the use of types from PUBLIC.
     """
     return do_block(f"""
 DECLARE
@@ -40,6 +41,22 @@ BEGIN
         WHERE (s.is_by_default OR NOT s.is_direct)
           AND (s.kind <> 'SCHEMA' OR (SELECT i.schema_created FROM installation i))
         GROUP BY s.kind, s.privilege, s.grantee
+    LOOP
+        EXECUTE v_statement;
+    END LOOP;
+    -- PostgreSQL lets everybody use the row type of a table for a column of a table of their own. The queue's
+    -- table could then not be changed, and a partition not be dropped, until theirs is gone.
+    FOR v_statement IN
+        SELECT pg_catalog.format('REVOKE ALL ON TYPE %I.%I FROM PUBLIC', {literal(schema)}, t.typname)
+        FROM ({grantable_objects(schema)}
+            UNION
+            SELECT r.relation FROM ({own_relations(schema)}
+            ) r WHERE r.kind = 'c'
+        ) g
+        JOIN pg_catalog.pg_type t ON t.typrelid = g.relation
+        WHERE EXISTS (
+            SELECT FROM pg_catalog.aclexplode(COALESCE(t.typacl, pg_catalog.acldefault('T', t.typowner))) a
+            WHERE a.grantee = 0)
     LOOP
         EXECUTE v_statement;
     END LOOP;

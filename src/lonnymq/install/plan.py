@@ -22,6 +22,7 @@ from lonnymq.install.preconditions import (
     refuse_newer,
     refuse_occupied,
     refuse_occupied_installer_tables,
+    refuse_shared,
 )
 from lonnymq.install.roles import check_role_names
 from lonnymq.install.sql_text import (
@@ -73,6 +74,7 @@ def plan(
     sql_files = sql_files or read()
     return [
         *opening(schema),
+        refuse_shared(schema),
         *(
             [refuse_missing(schema)]
             if must_exist

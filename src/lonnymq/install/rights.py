@@ -156,6 +156,11 @@ def strange_owners(schema: str) -> str:
         SELECT x.kind, x.object, pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(x.owner)),
             pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(o.owner))
         FROM ({_objects(schema)}
+            UNION ALL
+            SELECT 'SCHEMA', pg_catalog.quote_ident(CAST(n.nspname AS TEXT)),
+                CASE WHEN n.nspowner = CAST('pg_database_owner' AS REGROLE) THEN d.datdba ELSE n.nspowner END
+            FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_database d ON d.datname = current_database()
+            WHERE n.oid = {namespace(schema)}
         ) x
         CROSS JOIN (
             SELECT c.relowner AS owner FROM pg_catalog.pg_class c

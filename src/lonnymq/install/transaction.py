@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Error
 
 _SETTINGS = ("search_path", "check_function_bodies", "lock_timeout")
-_READ_SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
-_RESTORE_SETTINGS = "SELECT " + ", ".join(f"set_config('{name}', %s, TRUE)" for name in _SETTINGS)
+_READ_SETTINGS = "SELECT " + ", ".join(f"pg_catalog.current_setting('{name}')" for name in _SETTINGS)
+_RESTORE_SETTINGS = "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', %s, TRUE)" for name in _SETTINGS)
 _NOT_PERMITTED = "42501"
+NO_OTHER_SCHEMA = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', TRUE)"
+"""Whoever may create a schema may create one named after this login, and PostgreSQL would look there for
+functions and operators that fit better than its own. They would run with the rights of this login.
+"""
 
 
 def joins(conn: Connection[Any]) -> bool:
@@ -47,6 +51,7 @@ def transaction(conn: Connection[Any], schema: str) -> Iterator[Cursor[tuple[Any
             if not is_joined:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             before = one(cursor, _READ_SETTINGS)
+            execute(cursor, NO_OTHER_SCHEMA)
             yield cursor
             if is_joined:
                 cursor.execute(_RESTORE_SETTINGS, before)

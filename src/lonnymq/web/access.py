@@ -17,10 +17,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from lonnymq.errors import InvalidArgument
 from lonnymq.web.errors import AccessDenied
+from lonnymq.web.guesses import WrongPasswords
 
 HOST = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[^:@/\[\]]+?)\.?)(?::\d*)?", re.IGNORECASE)
 
@@ -95,7 +97,11 @@ AccessRule = Callable[[Request], Access | Awaitable[Access | None] | None]
 
 
 class Password:
-    """One user with a password, by HTTP Basic authentication. Use it with HTTPS only, or on one machine."""
+    """One user with a password, by HTTP Basic authentication. Use it with HTTPS only, or on one machine.
+
+    After 20 wrong passwords from one network within a minute, it answers 429 to all from there until the
+    minute is over.
+    """
 
     challenge: ClassVar[str] = 'Basic realm="LonnyMQ", charset="UTF-8"'
 
@@ -105,6 +111,7 @@ class Password:
         if not password:
             raise InvalidArgument("the password is empty", "choose a password")
         self._user = user
+        self._wrong = WrongPasswords()
         try:
             # The environment may hold bytes that are not UTF-8.
             self._expected = f"{user}:{password}".encode(errors="surrogateescape")
@@ -124,7 +131,13 @@ class Password:
             given = base64.b64decode(encoded.strip(), validate=True)
         except (binascii.Error, ValueError):
             return None
-        return Access(self._user) if hmac.compare_digest(given, self._expected) else None
+        host = request.client.host if request.client else None
+        if wait_s := self._wrong.wait_s(host):
+            raise HTTPException(429, "too many wrong passwords", {"Retry-After": str(wait_s)})
+        if hmac.compare_digest(given, self._expected):
+            return Access(self._user)
+        self._wrong.add(host)
+        return None
 
 
 def local_access(request: Request) -> Access | None:

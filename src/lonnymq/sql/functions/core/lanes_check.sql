@@ -1,5 +1,5 @@
--- Refuse lanes of a batch that are not valid names, or that would give the queue too many lanes. NULL elements are the
--- default lane.
+-- Refuse lanes of a batch that are not valid names, that would give the queue too many lanes, or that the login may not
+-- add. NULL elements are the default lane.
 CREATE OR REPLACE FUNCTION lanes_check (p_lanes TEXT[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,5 @@
 -- Revoke the rights on a table from everybody but its owner: the owner's default privileges are granted on every new
--- table.
+-- table, and everybody may use its row type, which then keeps the table from being dropped.
 CREATE OR REPLACE FUNCTION table_revoke_rights (p_name TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
@@ -12,4 +12,5 @@ BEGIN
     LOOP
         EXECUTE format('REVOKE ALL ON TABLE %I FROM %s', p_name, v_grantee);
     END LOOP;
+    EXECUTE format('REVOKE ALL ON TYPE %I FROM PUBLIC', p_name);
 END $$;

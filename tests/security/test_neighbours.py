@@ -1,0 +1,162 @@
+"""Somebody who may create schemas in the same database does not get the rights of those who install or check
+the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from lonnymq.doctor.checks import Database
+from lonnymq.doctor.run_checks import run_checks
+from lonnymq.errors import RightsTooWide
+from lonnymq.install import inspect, install, uninstall, upgrade, verify
+from tests.security.conftest import Attacked, Conn
+
+RUNS = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'eve ran as %', current_user; END $$"
+
+
+@pytest.fixture
+def eve(bare: Attacked) -> Conn:
+    login = bare.make_login("eve")
+    bare.run("GRANT CREATE ON DATABASE {database} TO {eve}", database=bare.conn.info.dbname, eve=login)
+    return bare.open(login)
+
+
+def test_a_schema_that_somebody_else_made_first(bare: Attacked, eve: Conn) -> None:
+    """Its owner can add functions that fit better than PostgreSQL's, and the queue's would call them."""
+    eve.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(bare.schema)))
+    refused = rf"{eve.info.user} owns schema {bare.schema}: that role could act with the rights of"
+    for roles in (False, True):
+        with pytest.raises(RightsTooWide, match=refused) as caught:
+            install(bare.conn, bare.schema, roles=roles)
+        assert "make postgres the owner" in str(caught.value.hint)
+    bare.run("ALTER SCHEMA {schema} OWNER TO CURRENT_USER")
+    install(bare.conn, bare.schema)
+    bare.run("ALTER SCHEMA {schema} OWNER TO {eve}", eve=eve.info.user)
+    with pytest.raises(RightsTooWide, match=f"{bare.schema} belongs to {eve.info.user}") as caught:
+        verify(bare.conn, bare.schema)
+    with pytest.raises(RightsTooWide):
+        upgrade(bare.conn, bare.schema)
+    bare.conn.execute(str(caught.value.hint).removeprefix("run as its owner: ").encode())
+    verify(bare.conn, bare.schema)
+    install(eve, f"{bare.schema} of eve")
+
+
+TRAPS = {
+    "tables of the installer": """
+        CREATE TABLE migration (step INT PRIMARY KEY, name TEXT NOT NULL, relations TEXT[] NOT NULL,
+            release TEXT NOT NULL, applied_at BIGINT NOT NULL);
+        CREATE TABLE installation (one BOOLEAN PRIMARY KEY DEFAULT TRUE, contract INT NOT NULL,
+            oldest_contract INT NOT NULL, release TEXT NOT NULL, functions TEXT[] NOT NULL,
+            schema_created BOOLEAN NOT NULL, applied_at BIGINT NOT NULL);
+        INSERT INTO installation VALUES (TRUE, 0, 0, '0', '{{}}', FALSE, 0);
+        CREATE FUNCTION evil () RETURNS TRIGGER {runs};
+        CREATE TRIGGER evil BEFORE UPDATE ON installation EXECUTE FUNCTION evil()""",
+    "a function": "CREATE FUNCTION octet_length (JSONB) RETURNS INT {runs}",
+    "an operator": "CREATE FUNCTION public.evil (TEXT, NAME) RETURNS BOOLEAN {runs};"
+    " CREATE OPERATOR = (FUNCTION = public.evil, LEFTARG = TEXT, RIGHTARG = NAME)",
+    "a type": "CREATE TYPE evil AS (id BIGINT)",
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_what_somebody_left_in_a_schema(bare: Attacked, eve: Conn, trap: str) -> None:
+    """Also if they cannot create anything in it any more."""
+    name = sql.Identifier(bare.schema)
+    bare.run("GRANT CREATE ON SCHEMA public TO {eve}", eve=eve.info.user)
+    eve.execute(sql.SQL("CREATE SCHEMA {}").format(name))
+    eve.execute(TRAPS[trap].replace("{{}}", "{}").replace("{runs}", RUNS).encode())
+    bare.run("ALTER SCHEMA {schema} OWNER TO CURRENT_USER")
+    for call in (install, upgrade):
+        with pytest.raises(RightsTooWide, match=f"{eve.info.user} owns objects in schema"):
+            call(bare.conn, bare.schema)
+
+
+@pytest.mark.parametrize("grantee", ["PUBLIC", "eve"])
+def test_a_schema_in_which_others_may_create(bare: Attacked, eve: Conn, grantee: str) -> None:
+    bare.run("CREATE SCHEMA {schema}")
+    to = "PUBLIC" if grantee == "PUBLIC" else sql.Identifier(eve.info.user).as_string(bare.conn)
+    bare.run(f"GRANT CREATE ON SCHEMA {{schema}} TO {to}")
+    with pytest.raises(RightsTooWide, match="may create objects in schema"):
+        install(bare.conn, bare.schema)
+    bare.run(f"REVOKE CREATE ON SCHEMA {{schema}} FROM {to}")
+    install(bare.conn, bare.schema)
+
+
+def test_a_login_that_was_made_a_member_installs_for_the_owner(bare: Attacked, eve: Conn) -> None:
+    bare.run("CREATE ROLE {owner}", owner=f"{bare.schema}_owner")
+    bare.run("GRANT {owner} TO {eve}", owner=f"{bare.schema}_owner", eve=eve.info.user)
+    bare.run("CREATE SCHEMA {schema} AUTHORIZATION {owner}", owner=f"{bare.schema}_owner")
+    install(eve, bare.schema)
+
+
+def test_the_owner_of_the_database_installs_into_public(bare: Attacked, eve: Conn) -> None:
+    """Since PostgreSQL 15 the schema public belongs to pg_database_owner."""
+    bare.run("ALTER DATABASE {database} OWNER TO {eve}", database=bare.conn.info.dbname, eve=eve.info.user)
+    try:
+        install(eve, "public")
+        verify(eve, "public")
+        with pytest.raises(RightsTooWide):
+            upgrade(bare.conn, "public")
+    finally:
+        bare.run("ALTER DATABASE {database} OWNER TO CURRENT_USER", database=bare.conn.info.dbname)
+
+
+# A schema that is named after a login is the first in which PostgreSQL looks for functions and operators of
+# that login, after its own. One that fits the types of the arguments better is preferred.
+
+SHADOWS = (
+    *("format(TEXT, TEXT)", "format(TEXT, TEXT, TEXT)", "format(TEXT, NAME)", "format(TEXT, TEXT, NAME)"),
+    *("pg_has_role(OID, NAME, TEXT)", "current_setting(NAME)", "count(TEXT)", "left(NAME, INT)"),
+    *("unnest(BIGINT[])", "cardinality(TEXT[])", "string_agg(TEXT, NAME)", "to_regclass(NAME)"),
+    *("set_config(TEXT, TEXT, TEXT)", "has_function_privilege(TEXT, OID, TEXT)", "max(BIGINT)"),
+)
+COMPARED = (("NAME", "TEXT"), ("TEXT", "NAME"), ("NAME", "TEXT[]"), ("OID", "REGCLASS"), ("REGCLASS", "OID"))
+
+
+def trap(bare: Attacked, eve: Conn, victim: str) -> None:
+    name = sql.Identifier(victim).as_string(bare.conn)
+    eve.execute(f"CREATE SCHEMA {name}".encode())
+    bare.run("GRANT USAGE ON SCHEMA {name} TO PUBLIC", name=victim)
+    for signature in SHADOWS:
+        eve.execute(f"CREATE FUNCTION {name}.{signature} RETURNS TEXT {RUNS}".encode())
+    for left, right in COMPARED:
+        sides = f"{left}, {right}"
+        function = f'{name}."{left} {right}"'
+        eve.execute(f"CREATE FUNCTION {function} ({sides}) RETURNS BOOLEAN {RUNS}".encode())
+        for operator in ("=", "<>"):
+            eve.execute(
+                f"CREATE OPERATOR {name}.{operator}"
+                f" (FUNCTION = {function}, LEFTARG = {left}, RIGHTARG = {right})".encode()
+            )
+
+
+def examine(conn: Conn, schema: str) -> None:
+    for finding in run_checks(Database(conn, schema)):
+        assert "eve ran" not in finding.message, finding
+        assert not finding.message.startswith("not checked"), finding
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "upgrade": upgrade,
+    "verify": verify,
+    "inspect": inspect,
+    "doctor": examine,
+    "uninstall": uninstall,
+}
+
+
+def test_functions_in_a_schema_that_is_named_after_the_administrator(bare: Attacked, eve: Conn) -> None:
+    admin = bare.make_login("root")
+    bare.run("ALTER ROLE {admin} SUPERUSER", admin=admin)
+    trap(bare, eve, admin)
+    victim = bare.open(admin, options="")
+    with pytest.raises(psycopg.errors.RaiseException, match=f"eve ran as {admin}"):
+        victim.execute("SELECT format('%s %s', 'a'::TEXT, 'b'::NAME)")
+    install(victim, bare.schema, roles=True)
+    for call in CALLS.values():
+        call(victim, bare.schema)

@@ -1,0 +1,62 @@
+"""Passwords of the dashboard cannot be guessed quickly."""
+
+import base64
+
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from lonnymq.web import Access, Password, guesses
+
+
+def request(password: str, host: str | None = "10.0.0.7") -> Request:
+    header = b"basic " + base64.b64encode(f"ann:{password}".encode())
+    client = None if host is None else (host, 1)
+    return Request({"type": "http", "headers": [(b"authorization", header)], "client": client})
+
+
+def guess(rule: Password, host: str | None) -> None:
+    for n in range(guesses.WRONG_MAX):
+        assert rule(request(f"guess {n}", host)) is None
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7", "2001:db8::7", None])
+def test_after_many_wrong_ones_none_is_looked_at_for_a_minute(
+    monkeypatch: pytest.MonkeyPatch, host: str | None
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(guesses.time, "monotonic", lambda: now[0])
+    rule = Password("ann", "right")
+    guess(rule, host)
+    for password in ("wrong", "right"):
+        with pytest.raises(HTTPException) as refused:
+            rule(request(password, host))
+        assert refused.value.status_code == 429
+        assert 0 < int((refused.value.headers or {})["Retry-After"]) <= 61
+    assert rule(request("right", "10.0.0.8")) == Access("ann"), "others are not locked out"
+    now[0] += 61
+    assert rule(request("right", host)) == Access("ann")
+
+
+def test_all_addresses_of_a_network_are_counted_together() -> None:
+    rule = Password("ann", "right")
+    for n in range(guesses.WRONG_MAX):
+        assert rule(request("wrong", f"2001:db8::{n:x}")) is None
+    with pytest.raises(HTTPException):
+        rule(request("right", "2001:db8::ffff"))
+
+
+def test_many_networks_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guesses, "NETWORKS_MAX", 3)
+    wrong = guesses.WrongPasswords()
+    for n in range(100):
+        wrong.add(f"10.0.0.{n}")
+    assert len(wrong._count) == 4
+    assert wrong.wait_s("10.0.1.1") > 0
+    assert wrong.wait_s("10.0.0.1") == 0
+
+
+def test_right_passwords_do_not_count() -> None:
+    rule = Password("ann", "right")
+    for _ in range(guesses.WRONG_MAX + 5):
+        assert rule(request("right")) == Access("ann")
