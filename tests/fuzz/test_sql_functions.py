@@ -144,7 +144,8 @@ def array(elements: list[str | None]) -> str:
 
 SIGNATURES = """
     SELECT p.proname, ARRAY(
-            SELECT format_type(a.type, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY a (type, n) ORDER BY a.n),
+            SELECT format_type(a.type, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY a (type, n)
+            ORDER BY a.n),
         p.pronargs - p.pronargdefaults, p.proargnames
     FROM pg_proc p
     WHERE p.pronamespace = current_schema()::REGNAMESPACE AND p.proname = ANY (%s) ORDER BY 1"""

@@ -190,10 +190,14 @@ def test_code_of_a_tenant_sees_only_its_own_rows(queue: Attacked) -> None:
         "CREATE OPERATOR <<< (FUNCTION = peek, LEFTARG = TEXT, RIGHTARG = TEXT)",
         "CREATE OPERATOR = (FUNCTION = peek, LEFTARG = TEXT, RIGHTARG = TEXT, RESTRICT = eqsel)",
         "CREATE TYPE mark AS (m TEXT)",
-        "CREATE FUNCTION to_mark(TEXT) RETURNS mark COST 0.0001 LANGUAGE plpgsql IMMUTABLE"
-        + " AS $$ BEGIN RAISE NOTICE '%', $1; RETURN ROW($1); END $$",
-        "CREATE FUNCTION lent() RETURNS SETOF TEXT LANGUAGE sql SECURITY DEFINER"
-        + " AS 'SELECT channel FROM messages'",
+        (
+            "CREATE FUNCTION to_mark(TEXT) RETURNS mark COST 0.0001 LANGUAGE plpgsql IMMUTABLE AS $$"
+            " BEGIN RAISE NOTICE '%', $1; RETURN ROW($1); END $$"
+        ),
+        (
+            "CREATE FUNCTION lent() RETURNS SETOF TEXT LANGUAGE sql SECURITY DEFINER"
+            " AS 'SELECT channel FROM messages'"
+        ),
     ):
         tenant.execute(statement.encode())
     for view in VIEWS:

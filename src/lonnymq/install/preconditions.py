@@ -52,7 +52,14 @@ BEGIN
     WHERE s.role = 0 OR NOT pg_has_role(s.role, me.oid, 'USAGE')
         AND NOT (pg_has_role(s.role, 'USAGE') AND NOT me.rolsuper)
     LIMIT 1;
-    IF FOUND THEN
+    IF FOUND AND EXISTS (
+        SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = {literal(schema)} AND c.relname = 'installation'
+          AND NOT pg_has_role(c.relowner, 'USAGE')
+    ) THEN                                  -- a queue of somebody else: see missing_rights
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = format('permission denied for schema %I', {literal(schema)});
+    ELSIF v_other.role IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'LM106',
             MESSAGE = format('%s schema %I: that role could act with the rights of %I',
                 format(v_other.what, v_other.role), {literal(schema)}, current_user),
