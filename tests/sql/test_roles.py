@@ -698,6 +698,8 @@ def make_evil(queue: Queue, attacker: Conn, evil: str) -> None:
             SELECT format_type(a.type, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY a (type, n) ORDER BY n
         ) FROM pg_proc p WHERE p.pronamespace = quote_ident(%s)::REGNAMESPACE"""
     for name, types in queue.conn.execute(signatures, [queue.schema]).fetchall():
+        if any(queue.schema in type_name for type_name in types):
+            continue  # only the owner may use the queue's own types
         arguments = sql.SQL(", ").join(sql.SQL(type_name) for type_name in types)
         function = sql.SQL("CREATE FUNCTION {}({}) RETURNS BIGINT " + RAISES)
         make(function.format(ident(evil, name), arguments))

@@ -214,7 +214,7 @@ def test_errors_are_created_from_their_sqlstate() -> None:
     refusals = [code for code in sorted(BY_SQLSTATE) if code.startswith("LM0")]
     assert refusals == [f"LM{n + 1:03}" for n in range(len(refusals))]
     assert [code for code in sorted(BY_SQLSTATE) if code.startswith("LM1")] == [
-        f"LM{n}" for n in range(101, 106)
+        f"LM{n}" for n in range(101, 107)
     ]
 
 

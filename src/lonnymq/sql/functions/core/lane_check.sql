@@ -1,5 +1,6 @@
 -- Refuse a text that cannot name a lane, and more lanes than a dequeue can look through. Lanes stay and are shared by
--- all channels, so a login that is bound to channels cannot add one: it uses lanes that are there or that a worker serves.
+-- all channels, so a login that is bound to channels cannot add one: it uses lanes that are there or that a worker
+-- serves.
 CREATE OR REPLACE FUNCTION lane_check (p_lane TEXT, p_place TEXT DEFAULT '')
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
