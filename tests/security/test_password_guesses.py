@@ -25,7 +25,7 @@ def test_after_many_wrong_ones_none_is_looked_at_for_a_minute(
     monkeypatch: pytest.MonkeyPatch, host: str | None
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(guesses.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("lonnymq.web.guesses.time.monotonic", lambda: now[0])
     rule = Password("ann", "right")
     guess(rule, host)
     for password in ("wrong", "right"):
