@@ -1,8 +1,10 @@
 """./run bench spark: compares Spark with direct access to PostgreSQL, alternating.
 
-Writing: COPY and Spark's JDBC writer fill a table with the columns and indexes of the table of messages; a
-DataFrame written to the queue is also staged, checked and published. Reading: Spark and plain ADBC read a
-history. The report runs over a separate history, and the memory of Spark's processes is measured.
+Writing: COPY, Spark's tasks with COPY and Spark's JDBC writer fill a table with the columns and indexes of
+the table of messages; a DataFrame written to the queue is also staged, checked and published, in one
+transaction.
+Reading: Spark and plain ADBC read a history. The report runs over a separate history, and the memory of
+Spark's processes is measured.
 """
 
 import argparse
@@ -38,6 +40,7 @@ OPTIONS = {"dsnEnv": VARIABLE}
 CHANNELS = 100
 COLUMNS = ("id", "channel", "dequeue_at", "created_at", "content")
 RAW = "COPY of prepared Arrow data into a similar table"
+TASKS = "COPY of the same DataFrame into a similar table, by Spark's tasks"
 ADBC = "plain ADBC"
 
 
@@ -60,6 +63,26 @@ def raw_copy(setup: SparkSetup) -> None:
         for batch in setup.arrow.to_batches():
             copy.write(encoder.write_batch(batch))
         copy.write(encoder.finish())
+
+
+def copy_from_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs on executors, one COPY and transaction per task: the least that Spark can do."""
+    into = f"COPY raw ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
+    encoder = None
+    with psycopg.connect(os.environ[VARIABLE]) as conn, conn.cursor() as cursor, cursor.copy(into) as copy:
+        for batch in batches:
+            if encoder is None:
+                encoder = pgpq.ArrowToPostgresBinaryEncoder(batch.schema)
+                copy.write(encoder.write_header())
+            copy.write(encoder.write_batch(batch))
+            yield pa.record_batch({"rows": pa.array([batch.num_rows], pa.int64())})
+        if encoder is not None:
+            copy.write(encoder.finish())
+
+
+def write_tasks(setup: SparkSetup) -> None:
+    copied = setup.rows.select(*COLUMNS).mapInArrow(copy_from_task, "rows long")
+    copied.write.format("noop").mode("overwrite").save()
 
 
 def write_jdbc(setup: SparkSetup) -> None:
@@ -88,6 +111,7 @@ def read_spark(setup: SparkSetup) -> None:
 
 LOADS: dict[str, Callable[[SparkSetup], None]] = {
     RAW: raw_copy,
+    TASKS: write_tasks,
     "Spark's JDBC writer into a similar table": write_jdbc,
     "DataFrame into the queue": write_queue,
 }

@@ -31,7 +31,7 @@ EMPTIED = (
         "tick",
     ),
     *("dead", "channel", "policy_change", "slots", "dedupe", "capacity", "departure", "served_by", "tally"),
-    *("staging", "batch", "batch_part", "batch_count"),
+    *("staging", "staging_chunk", "batch", "batch_part", "batch_count"),
 )
 # The leased messages: stubs of leases whose message still has that generation.
 LEASED = """

@@ -146,6 +146,7 @@ SMALL_TABLES = [
     "served_by",
     "sleep",
     "staging",
+    "staging_chunk",
     "tally",
     "maintenance",
 ]

@@ -26,7 +26,8 @@ TIMEOUT_S = 240.0
 COPIED, COMMITTED = b"CCOPY", b"CCOMMIT"
 """Messages of PostgreSQL's protocol: the type C (command complete), and the command."""
 EXECUTOR = "CoarseGrainedExecutorBackend"
-COUNT_STAGED = "SELECT COUNT(*) FROM staging GROUP BY batch ORDER BY MIN(staged_at), batch"
+COUNT_STAGED = """SELECT SUM(cardinality(channel))::INT FROM staging_chunk
+    GROUP BY batch ORDER BY MIN(staged_at), batch"""
 
 
 def until(is_true: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:

@@ -39,9 +39,16 @@ def count(conn: psycopg.Connection, table: str = "message") -> int:
     return int(number)
 
 
+def count_staged(conn: psycopg.Connection, schema: str = "lonnymq") -> int:
+    [(rows,)] = conn.execute(
+        f"SELECT COALESCE(SUM(cardinality(channel)), 0) FROM {schema}.staging_chunk".encode()
+    ).fetchall()
+    return int(rows)
+
+
 def counts(conn: psycopg.Connection) -> tuple[int, int, int]:
     """The numbers of messages, of staged rows and of ledger entries."""
-    return count(conn), count(conn, "staging"), count(conn, "ledger")
+    return count(conn), count_staged(conn), count(conn, "ledger")
 
 
 def until(is_true: Callable[[], object], what: str, running: Future[Any] | None = None) -> None:

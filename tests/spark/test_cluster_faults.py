@@ -1,7 +1,7 @@
 """Executors and their Python workers are killed while a cluster writes or archives: every row arrives once.
 
-An attempt that has staged its rows, but is killed before the driver hears of it, leaves them in `staging`.
-Each test checks for these rows, which shows that the fault came at the right moment.
+An attempt that has staged its rows, but is killed before the driver hears of it, leaves them in
+`staging_chunk`. Each test checks for these rows, which shows that the fault came at the right moment.
 
 The first test, on executors that lack our code, is here because a file starts one cluster.
 """
@@ -47,15 +47,15 @@ SPECULATING = {
 }
 GATE = 815
 MORE_THAN_SOCKETS_HOLD = 32 << 20
-BLOCK_AT_A_ROW = f"""
+BLOCK_AT_A_CHUNK = f"""
     CREATE FUNCTION block () RETURNS TRIGGER LANGUAGE plpgsql AS $$
     BEGIN
-        IF NEW.ord = 10 THEN
+        IF NEW.ord = 0 THEN
             PERFORM pg_advisory_xact_lock_shared({GATE});
         END IF;
         RETURN NEW;
     END $$;
-    CREATE TRIGGER block BEFORE INSERT ON staging FOR EACH ROW EXECUTE FUNCTION block();
+    CREATE TRIGGER block BEFORE INSERT ON staging_chunk FOR EACH ROW EXECUTE FUNCTION block();
 """
 
 
@@ -158,7 +158,7 @@ def test_a_python_worker_is_killed_after_staging(
 def test_a_python_worker_is_killed_while_staging(
     driver: Driver, conn: psycopg.Connection, connect: Connect, options: dict[str, str]
 ) -> None:
-    conn.execute(BLOCK_AT_A_ROW)
+    conn.execute(BLOCK_AT_A_CHUNK)
     with connect(autocommit=False) as holder:
         holder.execute("SELECT pg_advisory_xact_lock(%s)", (GATE,))
         writing = driver.call(

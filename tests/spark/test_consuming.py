@@ -50,7 +50,7 @@ def test_nothing_is_completed_when_it_does_not_fit(streams: Streams, conn: psyco
         await_end(streams.move())
     assert "40 of 50 messages do not fit" in str(refused.value)
     assert "onFull" not in str(refused.value), "a stream that completes cannot drop"
-    assert (moved(conn), completed(conn), one(conn, "SELECT COUNT(*) FROM staging")) == ([], 0, 0)
+    assert (moved(conn), completed(conn), one(conn, "SELECT COUNT(*) FROM staging_chunk")) == ([], 0, 0)
     conn.execute("SELECT channel_set('out', p_max_size => 50)")
     await_end(streams.move())
     assert moved(conn) == list(range(50))

@@ -113,7 +113,7 @@ def test_a_lease_is_stolen_in_mid_batch(streams: Streams, conn: psycopg.Connecti
     await_end(streams.move())
     assert moved(conn) == [number for number in EVERY_NUMBER if number != 3]
     assert done_by(conn) == {"thief": 1, "etl": ROWS - 1}
-    assert one(conn, "SELECT COUNT(*) FROM staging") == 0
+    assert one(conn, "SELECT COUNT(*) FROM staging_chunk") == 0
     check(conn)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -18,7 +17,6 @@ from lonnymq.spark.sink.message_columns import ConsumerClaim, Contents, InvalidC
 from lonnymq.spark.sink.row_batch import RowRefused
 
 pytestmark = pytest.mark.usefixtures("spark")  # Spark parses the DDL
-BATCH = UUID("12345678-1234-5678-1234-567812345678")
 LIMIT = 1000
 INSTANTS = pa.timestamp("us", "Europe/Berlin")
 CLAIM = "claim struct<consumer string, seq bigint, generation bigint>"  # without the id of the message
@@ -33,7 +31,7 @@ def contents(ddl: str, **options: Any) -> Contents:
 
 
 def staged(ddl: str, columns: dict[str, pa.Array], first: int = 0, **options: Any) -> dict[str, list[Any]]:
-    made = contents(ddl, **options).staged(pa.record_batch(columns), BATCH, first, LIMIT)
+    made = contents(ddl, **options).staged(pa.record_batch(columns), first, LIMIT)
     rows: dict[str, list[Any]] = made.to_pydict()
     return rows
 
@@ -45,7 +43,7 @@ def messages(**columns: pa.Array) -> dict[str, pa.Array]:
 
 
 def headers(found: dict[str, list[Any]]) -> list[Any]:
-    return [None if each is None else json.loads(each.removeprefix(b"\x01")) for each in found["headers"]]
+    return [None if each is None else json.loads(each) for each in found["headers"]]
 
 
 PLAIN = "channel string, content binary"
@@ -95,14 +93,12 @@ def test_names_in_any_case_and_order() -> None:
     assert (found["channel"], found["content"]) == (["a"], [b"x"])
 
 
-def test_rows_are_numbered_within_their_batch() -> None:
-    found = staged(PLAIN, messages(content=pa.array([b"1", b"2"])), first=7)
+def test_columns_that_no_row_has_are_not_sent() -> None:
+    found = staged(PLAIN, messages(content=pa.array([b"1", b"2"])))
     assert found == {
-        "batch": [BATCH.bytes] * 2,
-        "ord": [7, 8],
         "channel": ["acme"] * 2,
         "content": [b"1", b"2"],
-    }, "columns that no row has are not sent"
+    }
 
 
 def test_the_option_channel_is_for_all_rows() -> None:
@@ -398,7 +394,7 @@ def test_the_last_claim_of_each_consumer() -> None:
         ConsumerClaim("a", 2, 1),
         ConsumerClaim("b", 9, 2),
     }
-    assert "claim" not in made.staged(batch, BATCH, 0, LIMIT).schema.names
+    assert "claim" not in made.staged(batch, 0, LIMIT).schema.names
 
 
 @pytest.mark.parametrize("claim", [None, {"consumer": "a", "seq": None, "generation": 1}])

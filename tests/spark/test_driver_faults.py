@@ -238,7 +238,7 @@ def test_the_database_restarts_while_rows_are_staged(
     spark: SparkSession, database: RestartableDatabase
 ) -> None:
     with database.gate.running(write, spark, database.options | ONCE, ROWS, 2) as writing:
-        with database.locked("staging") as conn:
+        with database.locked("staging_chunk") as conn:
             until(lambda: writing.done() or waiting_sessions(conn, "COPY"), "rows to be copied")
             database.stop()
         with pytest.raises(DatabaseUnreachable), unwrap_spark_errors():
@@ -255,7 +255,7 @@ def test_the_database_restarts_while_rows_are_staged(
 def test_the_database_restarts_while_rows_are_published(
     spark: SparkSession, database: RestartableDatabase, *, is_crash: bool
 ) -> None:
-    """The driver waits for the database, and then publishes. A crash empties `staging`."""
+    """The driver waits for the database, and then publishes. A crash empties `staging_chunk`."""
     with database.gate.running(write, spark, database.options | ONCE, ROWS, 2) as writing:
         with database.locked("message") as conn:
             until(lambda: writing.done() or waiting_sessions(conn, "staging_publish_once"), "publishing")

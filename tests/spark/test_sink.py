@@ -27,7 +27,7 @@ from tests.database import unique_name
 from tests.invariants import check
 from tests.spark.conftest import Services
 from tests.spark.outside_faults import until
-from tests.spark.sink_calls import Options, count, counts, messages, run, write
+from tests.spark.sink_calls import Options, count, count_staged, counts, messages, run, write
 
 PLAIN = "channel string, content binary"
 NOTHING = (0, 0, 0)
@@ -268,7 +268,7 @@ class TestRefusals:
             "CREATE FUNCTION lower_it () RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
             "PERFORM lonnymq.queue_set(p_content_max_bytes => 2); RETURN NULL; END $$"
         )
-        conn.execute("CREATE TRIGGER lower_it AFTER INSERT ON staging EXECUTE FUNCTION lower_it()")
+        conn.execute("CREATE TRIGGER lower_it AFTER INSERT ON staging_chunk EXECUTE FUNCTION lower_it()")
         assert "the content is 3 bytes long (the row with ord 0)" in refused(two, options)
         assert counts(conn) == NOTHING
 
@@ -288,7 +288,9 @@ class TestRefusals:
             "CREATE FUNCTION other () RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN "
             "NEW.staged_by := 'pg_monitor'; RETURN NEW; END $$"
         )
-        conn.execute("CREATE TRIGGER other BEFORE INSERT ON staging FOR EACH ROW EXECUTE FUNCTION other()")
+        conn.execute(
+            "CREATE TRIGGER other BEFORE INSERT ON staging_chunk FOR EACH ROW EXECUTE FUNCTION other()"
+        )
         assert "executors staged 2 rows, but the driver found 0" in refused(two, options)
         assert counts(conn) == (0, 2, 0), "the staged rows belong to the other role"
 
@@ -413,7 +415,7 @@ def test_the_producer_role_is_enough(
     try:
         service = services.add(make_conninfo(dsn, user=name, password=name), name)
         write(two, {"service": service, "schema": name})
-        assert (count(conn, f"{name}.message"), count(conn, f"{name}.staging")) == (2, 0)
+        assert (count(conn, f"{name}.message"), count_staged(conn, name)) == (2, 0)
         rows = two.sparkSession.read.format("lonnymq").options(service=service, schema=name).load()
         with pytest.raises(PySparkException, match=f'NotPermitted: .*GRANT "{name}_observer" TO "{name}";'):
             rows.count()
@@ -447,7 +449,7 @@ class TestStreams:
         assert sorted(messages(conn)) == [("a", b"one"), ("a", b"two")]
         found = conn.execute("SELECT app, version, is_lasting FROM ledger").fetchall()
         assert found == [(str(query.id), 1, True)]
-        assert count(conn, "staging") == 0
+        assert count_staged(conn) == 0
 
     def test_a_batch_that_is_replayed(
         self, stream: DataFrame, files: Path, options: Options, conn: psycopg.Connection, tmp_path: Path
@@ -463,7 +465,7 @@ class TestStreams:
         query = run(stream, options, checkpoint, channel="a", txnAppId="files")
         assert sorted(messages(conn)) == [("a", b"0"), ("a", b"1")]
         assert conn.execute("SELECT app, version FROM ledger").fetchall() == [(f"files {query.id}", 1)]
-        assert count(conn, "staging") == 0
+        assert count_staged(conn) == 0
 
     def test_a_stream_waits_for_room(
         self, stream: DataFrame, files: Path, options: Options, conn: psycopg.Connection, tmp_path: Path

@@ -28,7 +28,7 @@ from tests.faults.test_dropped_connections import DroppingProxy, terminate, wait
 from tests.invariants import check
 from tests.queues import loop
 from tests.spark.conftest import Services
-from tests.spark.sink_calls import Options, count, counts, messages, until, write
+from tests.spark.sink_calls import Options, count, count_staged, counts, messages, until, write
 
 ROWS = 2_000
 GATE = 4711
@@ -67,7 +67,7 @@ def gate_before_the_end_of_copies(conn: psycopg.Connection) -> Iterator[psycopg.
         f"CREATE FUNCTION at_the_gate () RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN "
         f"PERFORM pg_advisory_xact_lock_shared({GATE}); RETURN NULL; END $$".encode()
     )
-    conn.execute("CREATE TRIGGER at_the_gate AFTER INSERT ON staging EXECUTE FUNCTION at_the_gate()")
+    conn.execute("CREATE TRIGGER at_the_gate AFTER INSERT ON staging_chunk EXECUTE FUNCTION at_the_gate()")
     conn.execute("SELECT pg_advisory_lock(%s)", (GATE,))
     yield conn
     conn.execute("SELECT pg_advisory_unlock_all()")
@@ -112,7 +112,7 @@ class TestPythonWorkers:
         conn: psycopg.Connection,
     ) -> None:
         with connect(autocommit=False) as holder:
-            holder.execute("LOCK TABLE staging IN ACCESS EXCLUSIVE MODE")
+            holder.execute("LOCK TABLE staging_chunk IN ACCESS EXCLUSIVE MODE")
             with writing(rows, options) as written:
                 until(lambda: len(waiting(conn, COPYING)) == 2, "both tasks to wait", written)
                 kill_python_workers(spark)
@@ -120,7 +120,7 @@ class TestPythonWorkers:
                 holder.rollback()
                 written.result()
         every_row_once(conn)
-        assert count(conn, "staging") == 0
+        assert count_staged(conn) == 0
 
     def test_killed_after_they_staged(
         self,
@@ -138,7 +138,7 @@ class TestPythonWorkers:
             gate.execute("SELECT pg_advisory_unlock_all()")
             written.result()
         every_row_once(conn)
-        assert count(conn, "staging") == ROWS, "batches that nobody publishes"
+        assert count_staged(conn) == ROWS, "batches that nobody publishes"
 
     def test_killed_too_often(
         self,
@@ -149,7 +149,7 @@ class TestPythonWorkers:
         conn: psycopg.Connection,
     ) -> None:
         with connect(autocommit=False) as holder:
-            holder.execute("LOCK TABLE staging IN ACCESS EXCLUSIVE MODE")
+            holder.execute("LOCK TABLE staging_chunk IN ACCESS EXCLUSIVE MODE")
             with writing(rows.coalesce(1), options) as written:
                 # An attempt may get an idle worker that was killed too; then it fails before it copies.
                 for times in range(1, 5):
@@ -165,7 +165,7 @@ def test_executors_lose_their_sessions(
     rows: DataFrame, options: Options, connect: Connect, conn: psycopg.Connection
 ) -> None:
     with connect(autocommit=False) as holder:
-        holder.execute("LOCK TABLE staging IN ACCESS EXCLUSIVE MODE")
+        holder.execute("LOCK TABLE staging_chunk IN ACCESS EXCLUSIVE MODE")
         with writing(rows, options) as written:
             until(lambda: len(waiting(conn, COPYING)) == 2, "both tasks to wait", written)
             for pid in waiting(conn, COPYING):
@@ -253,9 +253,9 @@ class TestPublishing:
         staged = [stage(options, 10), stage(options, 10)]
         publisher = Publisher(QueueAddress.of(options))
         publisher.abandon(staged)
-        assert count(conn, "staging") == 20
+        assert count_staged(conn) == 20
         publisher.abandon([*staged, None])
-        assert count(conn, "staging") == 0, "after a failed task, nothing can be on its way"
+        assert count_staged(conn) == 0, "after a failed task, nothing can be on its way"
 
     def test_two_drivers_publish_the_same(
         self, options: Options, connect: Connect, conn: psycopg.Connection
@@ -322,7 +322,7 @@ def test_a_large_write_locks_nobody_out(
     assert made.count("meanwhile") > 10
     assert taken.count("meanwhile") > 10
     assert count(conn) == many + len(made) - len(taken)
-    assert count(conn, "staging") == 0
+    assert count_staged(conn) == 0
 
 
 def running(conn: psycopg.Connection, statement: str) -> list[int]:

@@ -363,7 +363,7 @@ def contents(conn: psycopg.Connection) -> list[Any]:
     tables = (
         *("queue", "message", "dead", "channel", "notice", "line", "ready", "lease", "tick", "maintenance"),
         *("dedupe", "capacity", "departure", "slots", "finished", "sleep", "tally", "staging", "credential"),
-        *("ledger", "claimant", "claim", "follower", "schedule"),
+        *("staging_chunk", "ledger", "claimant", "claim", "follower", "schedule"),
     )
     return [conn.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
 

@@ -126,6 +126,7 @@ rebuild                 .         .         .         x
 # Rights on tables and views. Nobody has rights on anything else in the schema.
 VIEWS_ARE_READ_BY = {"observer", "admin"}
 STAGING_IS_APPENDED_TO_BY = {"producer", "admin"}
+STAGING_TABLES = {"staging", "staging_chunk"}
 STAGING_COLUMNS = {
     "batch",
     "ord",
@@ -295,7 +296,7 @@ def test_no_one_has_rights_on_columns_but_to_append_to_staging(queue: Queue) -> 
             expected: dict[str, set[str]] = {right: set() for right in COLUMN_RIGHTS}
             if kind == "v":
                 expected["SELECT"] = VIEWS_ARE_READ_BY
-            elif name == "staging" and column in STAGING_COLUMNS:
+            elif name in STAGING_TABLES and column in STAGING_COLUMNS:
                 expected["INSERT"] = STAGING_IS_APPENDED_TO_BY
             assert actual == expected, (name, column)
 
@@ -427,7 +428,7 @@ def test_tables_and_sequences_are_out_of_reach(queue: Queue, role: str) -> None:
         relation = ident(queue.schema, name)
         if kind in "rp":
             statements = list(table_statements(relation, ident(one(queue.conn, first, oid))))
-            if name == "staging":
+            if name in STAGING_TABLES:
                 statements = [statement for statement in statements if "INSERT" not in statement.as_string()]
         elif kind == "S":
             uses = ("nextval({0})", "setval({0}, 1)", "currval({0})", "last_value FROM {1}")
@@ -455,27 +456,29 @@ def test_observers_read_every_view(queue: Queue) -> None:
 
 
 STAGED = "INSERT INTO {} (batch, ord, channel, content) VALUES (gen_random_uuid(), 1, 'acme', 'x')"
+STAGED_CHUNK = STAGED.replace("'acme', 'x'", "'{{acme}}', '{{x}}'")
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_staging_is_appended_to_and_not_read(queue: Queue, role: str) -> None:
+@pytest.mark.parametrize(("table", "row"), [("staging", STAGED), ("staging_chunk", STAGED_CHUNK)])
+def test_staging_is_appended_to_and_not_read(queue: Queue, role: str, table: str, row: str) -> None:
     member = queue.login(role)
-    staging = ident(queue.schema, "staging")
+    staging = ident(queue.schema, table)
     columns = sql.SQL(", ").join(ident(name) for name in sorted(STAGING_COLUMNS))
     copy = sql.SQL("COPY {} ({}) FROM STDIN").format(staging, columns)
     if role in STAGING_IS_APPENDED_TO_BY:
-        member.execute(sql.SQL(STAGED).format(staging))
+        member.execute(sql.SQL(row).format(staging))
         with member.cursor().copy(copy):
             pass
     else:
-        for statement in (sql.SQL(STAGED).format(staging), copy):
+        for statement in (sql.SQL(row).format(staging), copy):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 member.execute(statement)
     for refused in (
-        STAGED + " RETURNING ord",
-        STAGED + " ON CONFLICT DO NOTHING RETURNING batch",
-        STAGED.replace("content)", "staged_by)").replace("'x'", "'pg_monitor'"),
-        STAGED.replace("content)", "staged_at)").replace("'x'", "1"),
+        row + " RETURNING ord",
+        row + " ON CONFLICT DO NOTHING RETURNING batch",
+        "INSERT INTO {} (staged_by) VALUES ('pg_monitor')",
+        "INSERT INTO {} (staged_at) VALUES (1)",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             member.execute(sql.SQL(refused).format(staging))

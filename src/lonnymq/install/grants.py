@@ -15,8 +15,8 @@ from lonnymq.install.roles import (
     MEMBER_OF_ALL,
     READS_VIEWS,
     ROLES,
-    STAGING,
     STAGING_COLUMNS,
+    STAGING_TABLES,
     role_name,
     role_names,
 )
@@ -212,7 +212,9 @@ def _grant_views(schema: str, sql_files: SqlFiles) -> str:
 
 
 def _grant_staging(schema: str, sql_files: SqlFiles) -> str:
-    if not any(STAGING in step.relations for step in sql_files.steps):
-        return ""
     producer = identifier(role_name(schema, APPENDS_TO_STAGING))
-    return f"    GRANT INSERT ({_identifiers(STAGING_COLUMNS)}) ON TABLE {STAGING} TO {producer};\n"
+    return "".join(
+        f"    GRANT INSERT ({_identifiers(STAGING_COLUMNS)}) ON TABLE {table} TO {producer};\n"
+        for table in STAGING_TABLES
+        if any(table in step.relations for step in sql_files.steps)
+    )

@@ -8,7 +8,7 @@ from lonnymq.install.roles import (
     EXECUTES,
     READS_VIEWS,
     ROLES,
-    STAGING,
+    STAGING_TABLES,
     role_name,
     role_names,
 )
@@ -38,7 +38,7 @@ def roles_for(name: str | None) -> list[str]:
     """
     if name is None:
         return list(ROLES)
-    if name == STAGING:
+    if name in STAGING_TABLES:
         return [APPENDS_TO_STAGING]
     return [role for role in ROLES if name in EXECUTES[role]] or [READS_VIEWS]
 

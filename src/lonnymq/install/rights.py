@@ -20,8 +20,8 @@ from lonnymq.install.roles import (
     EXECUTES,
     READS_VIEWS,
     ROLES,
-    STAGING,
     STAGING_COLUMNS,
+    STAGING_TABLES,
     role_name,
     role_names,
 )
@@ -204,7 +204,11 @@ def _expected(schema: str) -> str:
     """
     rows: list[tuple[str, str, str | None, str]] = [(READS_VIEWS, "TABLE", None, "SELECT")]
     rows += [(role, "ROUTINE", name, "EXECUTE") for role in ROLES for name in EXECUTES[role]]
-    rows += [(APPENDS_TO_STAGING, "TABLE", STAGING, f"INSERT ({column})") for column in STAGING_COLUMNS]
+    rows += [
+        (APPENDS_TO_STAGING, "TABLE", table, f"INSERT ({column})")
+        for table in STAGING_TABLES
+        for column in STAGING_COLUMNS
+    ]
     rows += [(role, "SCHEMA", schema, "USAGE") for role in ROLES]
     named = role_names(schema)
     return ", ".join(

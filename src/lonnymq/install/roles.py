@@ -1,5 +1,5 @@
 """The privileges of the four roles of a schema. None of them has a privilege on a table, except that
-producers may insert into `staging`.
+producers may insert into `staging` and `staging_chunk`.
 
 Functions that are not named here are internal: only their owner may call them.
 """
@@ -20,7 +20,8 @@ MEMBER_OF_ALL = "admin"
 READS_VIEWS = "observer"
 
 APPENDS_TO_STAGING = "producer"
-STAGING = "staging"
+STAGING_CHUNK = "staging_chunk"
+STAGING_TABLES = ("staging", STAGING_CHUNK)
 STAGING_COLUMNS = (
     "batch",
     "ord",

@@ -1,4 +1,4 @@
-"""Headers as jsonb in COPY's binary format: a version byte and a JSON text."""
+"""Headers as JSON texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from lonnymq.payload import HEADER
 from lonnymq.spark.sink.json_values import plain_values
 from lonnymq.spark.sink.row_batch import Rows
 
-JSONB_VERSION = b"\x01"
 MAX_BYTES = 65_536
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 HINT = f"give a JSON object of at most {MAX_BYTES:,} bytes, or null for none"
@@ -22,7 +21,9 @@ HINT = f"give a JSON object of at most {MAX_BYTES:,} bytes, or null for none"
 def headers(given: Rows, content_type: str | None) -> pa.Array | None:
     """The headers of each row, with the content type added where it is missing. Equal texts are read once."""
     column = given.column("headers")
-    default = None if content_type is None else pa.scalar(_jsonb({HEADER: content_type}), pa.large_binary())
+    default = (
+        None if content_type is None else pa.scalar(_json_text({HEADER: content_type}), pa.large_string())
+    )
     if column is None:
         return None if default is None else pa.repeat(default, len(given))
     if pa.types.is_nested(column.type):
@@ -33,10 +34,10 @@ def headers(given: Rows, content_type: str | None) -> pa.Array | None:
     written = []
     for number, value in enumerate(values):
         try:
-            written.append(None if value is None else _jsonb(_typed(_read(value), content_type)))
+            written.append(None if value is None else _json_text(_typed(_read(value), content_type)))
         except (ValueError, RecursionError) as error:
             given.refuse(pc.equal(indices, number), f"the headers are not valid, {error}", HINT)
-    each = pa.array(written, pa.large_binary()).take(indices)
+    each = pa.array(written, pa.large_string()).take(indices)
     return each if default is None else each.fill_null(default)
 
 
@@ -57,11 +58,11 @@ def _typed(value: dict[str, Any], content_type: str | None) -> dict[str, Any]:
     return {**value, HEADER: content_type}
 
 
-def _jsonb(value: dict[str, Any]) -> bytes:
+def _json_text(value: dict[str, Any]) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if NUL.search(text):
         raise ValueError("they contain a NUL character, which PostgreSQL cannot store")
-    octets = text.encode()
-    if len(octets) > MAX_BYTES:
-        raise ValueError(f"they are {len(octets)} bytes long")
-    return JSONB_VERSION + octets
+    size = len(text.encode())
+    if size > MAX_BYTES:
+        raise ValueError(f"they are {size} bytes long")
+    return text

@@ -1,4 +1,4 @@
-"""The columns of a DataFrame as the columns of `staging`.
+"""The columns of a DataFrame as the columns of messages.
 
 The driver checks the columns before anything runs; executors check the rows, batch by batch. They check what
 the queue would refuse, because here the error can name the row.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -98,17 +97,14 @@ class Contents:
         is_nested = isinstance(fields["content"], NESTED)
         return cls(places, channel, content_type or (JSON if is_nested else None))
 
-    def staged(self, rows: pa.RecordBatch, batch: UUID, first: int, content_max_bytes: int) -> pa.RecordBatch:
-        """Turn rows into rows of `staging`, numbered from `first`. Columns without values are left out.
-
-        COPY's binary format has no types, so a uuid is its 16 bytes, and a jsonb a version and its text.
+    def staged(self, rows: pa.RecordBatch, first: int, content_max_bytes: int) -> pa.RecordBatch:
+        """Turn rows into the columns of messages. Columns without values are left out. Errors name rows by
+        their numbers, which begin with `first`.
         """
         given = Rows(rows, self.places, first)
         for name in self.places:
             check_texts(given, name)
         columns = {
-            "batch": pa.repeat(pa.scalar(batch.bytes, pa.binary()), len(rows)),
-            "ord": pa.arange(first, first + len(rows)),
             "channel": _channels(given, self.channel),
             "content": _contents(given, content_max_bytes),
             "dequeue_at": _times(given),

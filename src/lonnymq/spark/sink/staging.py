@@ -1,4 +1,4 @@
-"""The executors' side of a write: copy rows into `staging`, and report the batch to the driver.
+"""The executors' side of a write: copy rows into `staging_chunk`, and report the batch to the driver.
 
 Every attempt of a task has its own batch. An attempt that is killed, repeated or run twice leaves a batch
 that nobody publishes, and that is deleted when it is a day old.
@@ -20,8 +20,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 from lonnymq.adapters.psycopg import run
 from lonnymq.commands import QueueGet
 from lonnymq.errors import LonnyMQError
-from lonnymq.install.roles import STAGING
+from lonnymq.install.roles import STAGING_CHUNK
 from lonnymq.spark.connection import QueueAddress
+from lonnymq.spark.sink.chunks import as_chunk, chunks
 from lonnymq.spark.sink.message_columns import ConsumerClaim, Contents, FailedMessage
 from lonnymq.spark.sink.row_batch import RowRefused
 from lonnymq.spark.transient_errors import TRANSIENT_ERRORS
@@ -67,32 +68,32 @@ class Stager:
         with self.address.connect() as connection:
             limit = run(connection, self.address.schema, QueueGet()).content_max_bytes
             kept, failed = self.contents.failures(first)
-            staged = self.contents.staged(kept, batch, 0, limit)
-            encoder = ArrowToPostgresBinaryEncoder(staged.schema)
+            staged = self.contents.staged(kept, 0, limit)
+            schema = as_chunk(staged, batch, 0).schema
+            encoder = ArrowToPostgresBinaryEncoder(schema)
             try:
-                with (
-                    connection.cursor() as cursor,
-                    cursor.copy(self._copy_statement(staged.schema.names)) as copy,
-                ):
+                with connection.cursor() as cursor, cursor.copy(self._copy_statement(schema.names)) as copy:
                     copy.write(encoder.write_header())
-                    copy.write(encoder.write_batch(staged))
+                    for chunk in chunks(staged, batch, 0):
+                        copy.write(encoder.write_batch(chunk))
                     claims = self.contents.claims(first, 0)
                     number = len(kept)
                     for rows in others:
                         claims |= self.contents.claims(rows, number)
                         kept, more = self.contents.failures(rows)
                         failed += more
-                        copy.write(encoder.write_batch(self.contents.staged(kept, batch, number, limit)))
+                        for chunk in chunks(self.contents.staged(kept, number, limit), batch, number):
+                            copy.write(encoder.write_batch(chunk))
                         number += len(kept)
                     copy.write(encoder.finish())
             except psycopg.DataError as error:
                 raise RowRefused(error.diag.message_primary or "PostgreSQL refused a row") from error
             except psycopg.Error as error:
-                self.address.refuse(error, STAGING)
+                self.address.refuse(error, STAGING_CHUNK)
         return Staged(query, batch, number, frozenset(claims), tuple(failed))
 
     def _copy_statement(self, columns: Sequence[str]) -> sql.Composed:
         return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-            sql.Identifier(self.address.schema, STAGING),
+            sql.Identifier(self.address.schema, STAGING_CHUNK),
             sql.SQL(", ").join(map(sql.Identifier, columns)),
         )

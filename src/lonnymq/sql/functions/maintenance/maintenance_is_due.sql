@@ -22,6 +22,7 @@ BEGIN
                 ELSE -1 END AND s.until_at <= p_now)
         OR p_maintenance.progress_at NOT BETWEEN p_now - 60000 AND p_now AND EXISTS (SELECT FROM progress)
         OR EXISTS (SELECT FROM staging s WHERE s.staged_at < p_now - 86400000)
+        OR EXISTS (SELECT FROM staging_chunk s WHERE s.staged_at < p_now - 86400000)
         OR (SELECT q.history FROM queue q) AND EXISTS (SELECT FROM history_missing(p_now))
         OR EXISTS (SELECT FROM history_old(history_keep_from(p_now)))
         OR EXISTS (SELECT FROM history_other_old(history_keep_from(p_now), 1))

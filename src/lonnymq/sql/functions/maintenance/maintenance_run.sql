@@ -11,6 +11,7 @@ DECLARE
     v_tids TID[];
     v_count BIGINT;
     v_gone BIGINT;
+    v_chunks BIGINT;
     v_jobs BIGINT;
     v_workers BIGINT;
 BEGIN
@@ -34,6 +35,10 @@ BEGIN
         SELECT x.ctid FROM staging x WHERE x.staged_at < p_now - 86400000 ORDER BY x.staged_at
             LIMIT p_limit FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_gone = ROW_COUNT;
+    DELETE FROM staging_chunk s WHERE s.ctid = ANY (ARRAY(
+        SELECT x.ctid FROM staging_chunk x WHERE x.staged_at < p_now - 86400000 ORDER BY x.staged_at
+            LIMIT p_limit FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_chunks = ROW_COUNT;
     DELETE FROM ledger l WHERE l.ctid = ANY (ARRAY(
         SELECT x.ctid FROM ledger x WHERE NOT x.is_lasting AND x.published_at < p_now - 86400000
             LIMIT p_limit FOR UPDATE SKIP LOCKED));
@@ -41,7 +46,7 @@ BEGIN
     DELETE FROM worker w WHERE w.id = ANY (ARRAY(
         SELECT x.id FROM worker x WHERE x.seen_at < p_now - 3600000 FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_workers = ROW_COUNT;
-    v_gone := v_gone + v_count + v_jobs + v_workers + dead_unmark(p_now, p_limit) + history_trim(p_now, p_limit)
+    v_gone := v_gone + v_chunks + v_count + v_jobs + v_workers + dead_unmark(p_now, p_limit) + history_trim(p_now, p_limit)
         + results_delete(p_maintenance, p_now, p_limit) + batch_trim(p_now, p_limit)
         + progress_delete(p_maintenance, p_now, p_limit) + audit_trim(p_now, p_limit)
         + policy_trim(p_now, p_limit);

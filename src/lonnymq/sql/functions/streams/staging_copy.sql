@@ -2,9 +2,9 @@
 -- rows. For rows without dedupe keys and channels without a max_size: nothing is locked but the first row of the batch,
 -- so that of two calls that publish or discard the same rows, one waits for the other. Announces nothing, which
 -- staging_create does. Returns how many messages there are, the span of their ids, when the first of them is due,
--- and their batches.
+-- and how many of them belong to batches.
 CREATE OR REPLACE FUNCTION staging_copy (p_batch UUID, p_xid XID8, OUT n BIGINT, OUT lo_id BIGINT, OUT hi_id BIGINT,
-    OUT first_at BIGINT, OUT batch_ids BIGINT[])
+    OUT first_at BIGINT, OUT members BIGINT)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -42,6 +42,7 @@ BEGIN
         FROM staging x WHERE x.batch = p_batch AND x.staged_by = v_login
         GROUP BY x.lane, CASE WHEN v_is_bound THEN x.channel END) g;
     n := s.n;
+    members := s.members;
     IF n = 0 THEN
         RETURN;
     END IF;
@@ -58,13 +59,4 @@ BEGIN
     lo_id := v_lo;
     hi_id := currval('message_id_seq');
     first_at := s.first_at;
-    IF s.members > 0 THEN
-        WITH joined AS (
-            INSERT INTO batch_part (batch_id, n, lo_id, hi_id)
-            SELECT m.batch_id, COUNT(*), MIN(m.id), MAX(m.id) FROM message m
-            WHERE m.id BETWEEN v_lo AND hi_id AND m.xid = p_xid AND m.batch_id IS NOT NULL
-            GROUP BY m.batch_id
-            RETURNING batch_part.batch_id)
-        SELECT array_agg(j.batch_id) INTO batch_ids FROM joined j;
-    END IF;
 END $$;

@@ -8,5 +8,9 @@ DECLARE
 BEGIN
     DELETE FROM staging s WHERE s.batch = ANY (p_batches) AND s.staged_by = v_login;
     GET DIAGNOSTICS v_gone = ROW_COUNT;
+    WITH gone AS (
+        DELETE FROM staging_chunk s WHERE s.batch = ANY (p_batches) AND s.staged_by = v_login
+        RETURNING cardinality(s.channel) AS n)
+    SELECT v_gone + COALESCE(SUM(g.n), 0) INTO v_gone FROM gone g;
     RETURN v_gone;
 END $$;

@@ -1,0 +1,69 @@
+-- Create messages from the chunks that the caller's login role has staged under a batch, in their order, and delete the
+-- chunks. As staging_copy, which does it for single rows: the chunks are locked, and nothing is announced. Chunks that
+-- are staged while this runs stay.
+CREATE OR REPLACE FUNCTION staging_copy_chunks (p_batch UUID, p_xid XID8, OUT n BIGINT, OUT lo_id BIGINT,
+    OUT hi_id BIGINT, OUT first_at BIGINT, OUT members BIGINT)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_now BIGINT := transaction_ms();
+    v_max INT := (SELECT q.content_max_bytes FROM queue q);
+    v_login REGROLE := quote_ident(session_user)::REGROLE;
+    v_is_bound BOOLEAN := bound_channels() IS NOT NULL;
+    -- The new ids are above the last one.
+    v_lo BIGINT := COALESCE(pg_sequence_last_value('message_id_seq'), 0) + 1;
+    v_tids TID[] := '{}';
+    v_lanes TEXT[] := '{}';
+    c RECORD;
+BEGIN
+    n := 0;
+    members := 0;
+    FOR c IN
+        SELECT x.ctid AS tid, x.*, cardinality(x.channel) AS n FROM staging_chunk x
+        WHERE x.batch = p_batch AND x.staged_by = v_login ORDER BY x.ord FOR UPDATE
+    LOOP
+        PERFORM array_lengths_check(c.n, cardinality(c.content), cardinality(c.dequeue_at), cardinality(c.headers),
+            cardinality(c.max_attempts), cardinality(c.dedupe_key), cardinality(c.priority), cardinality(c.cost),
+            cardinality(c.lane), cardinality(c.unique_while), cardinality(c.unique_for_ms),
+            cardinality(c.keep_result_ms), cardinality(c.batch_id));
+        IF num_nonnulls(VARIADIC c.dedupe_key) > 0 THEN
+            PERFORM refuse('40001', 'rows of the batch were staged while it was published', 'Run the transaction again.');
+        END IF;
+        IF v_is_bound THEN
+            PERFORM produce_check(ARRAY(SELECT DISTINCT unnest(c.channel)));
+        END IF;
+        IF num_nulls(c.dequeue_at, c.headers, c.max_attempts, c.priority, c.cost, c.lane, c.unique_while,
+            c.unique_for_ms, c.keep_result_ms, c.batch_id) = 10
+        THEN
+            INSERT INTO message (xid, dequeue_at, created_at, channel, content)
+            SELECT p_xid, v_now, v_now, channel, content
+            FROM (SELECT unnest(c.channel) AS channel, unnest(c.content) AS content,
+                generate_series(c.ord, c.ord + c.n - 1) AS ord) u
+            WHERE message_check(ROW(channel, content, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                NULL, NULL, NULL)::new_message, v_max, format(' (the row with ord %s)', ord));
+        ELSE
+            INSERT INTO message (xid, dequeue_at, created_at, batch_id, max_attempts, keep_result_ms, cost, priority,
+                lane, channel, headers, content)
+            SELECT p_xid, COALESCE(m.dequeue_at, v_now), v_now, m.batch_id, m.max_attempts,
+                NULLIF(m.keep_result_ms, 0), COALESCE(m.cost, 1), COALESCE(m.priority, 0),
+                COALESCE(m.lane, 'default'), m.channel, m.headers, m.content
+            FROM staging_rows(c.ord, c.channel, c.content, c.dequeue_at, c.headers, c.max_attempts, c.dedupe_key,
+                c.priority, c.cost, c.lane, c.unique_while, c.unique_for_ms, c.keep_result_ms, c.batch_id) m
+            WHERE message_check(ROW(m.channel, m.content, m.dequeue_at, m.headers, m.max_attempts, NULL, NULL,
+                m.priority, m.cost, m.lane, m.unique_while, m.unique_for_ms, m.keep_result_ms,
+                m.batch_id)::new_message, v_max, format(' (the row with ord %s)', m.ord));
+        END IF;
+        n := n + c.n;
+        first_at := LEAST(first_at, (SELECT MIN(COALESCE(d, v_now)) FROM unnest(c.dequeue_at) d));
+        members := members + COALESCE(num_nonnulls(VARIADIC c.batch_id), 0);
+        v_lanes := ARRAY(SELECT DISTINCT unnest(v_lanes || c.lane));
+        v_tids := v_tids || c.tid;
+    END LOOP;
+    DELETE FROM staging_chunk x WHERE x.ctid = ANY (v_tids);
+    IF n > 0 THEN
+        PERFORM lanes_check(v_lanes);
+        first_at := COALESCE(first_at, v_now);
+        lo_id := v_lo;
+        hi_id := currval('message_id_seq');
+    END IF;
+END $$;

@@ -1,0 +1,208 @@
+"""Bulk loads in chunks: many messages in one staged row, with an array per column."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.clock import FakeClock
+from tests.database import Connect, until_waiting
+from tests.invariants import check, drain
+from tests.sql.test_publish_once import count
+from tests.sql.test_staging import publish
+from tests.sql.test_staging import stage as stage_rows
+
+TYPES = {
+    "content": "BYTEA",
+    "dequeue_at": "BIGINT",
+    "keep_result_ms": "BIGINT",
+    "batch_id": "BIGINT",
+    "max_attempts": "INT",
+    "priority": "INT",
+    "cost": "INT",
+}
+
+
+def stage(conn: psycopg.Connection, batch: UUID, ord_: int, **arrays: list[Any]) -> None:
+    conn.execute(
+        sql.SQL("INSERT INTO staging_chunk (batch, ord, {}) VALUES (%s, %s, {})").format(
+            sql.SQL(", ").join(map(sql.Identifier, arrays)),
+            sql.SQL(", ").join(sql.SQL(f"%s::{TYPES.get(name, 'TEXT')}[]") for name in arrays),
+        ),
+        (batch, ord_, *arrays.values()),
+    )
+
+
+def stage_plain(conn: psycopg.Connection, batch: UUID, ord_: int, n: int, channel: str = "a") -> None:
+    stage(conn, batch, ord_, channel=[channel] * n, content=[b"%d" % (ord_ + i) for i in range(n)])
+
+
+def test_chunks_become_messages_in_their_order(conn: psycopg.Connection) -> None:
+    one, two = uuid4(), uuid4()
+    for ord_ in (2_000, 0, 1_000):
+        stage_plain(conn, one, ord_, 1_000)
+    stage_plain(conn, two, 0, 3)
+    assert publish(conn, one) == (3_000, 0, 0)
+    found = conn.execute("SELECT content FROM message ORDER BY id").fetchall()
+    assert found == [(b"%d" % n,) for n in range(3_000)]
+    assert conn.execute("SELECT DISTINCT batch FROM staging_chunk").fetchall() == [(two,)]
+    assert conn.execute("SELECT lo_id, hi_id, n FROM notice").fetchall() == [(1, 3_000, 3_000)]
+    assert publish(conn, one) == (0, 0, 0), "published chunks are deleted"
+    check(conn)
+
+
+def test_every_option(conn: psycopg.Connection) -> None:
+    """The same as in a row of staging, and null, or no array, leaves it open."""
+    [(batch_id,)] = conn.execute("SELECT batch_open('b')").fetchall()
+    rows, chunks = uuid4(), uuid4()
+    given = {
+        "channel": "a",
+        "content": b"x",
+        "dequeue_at": 1_234,
+        "headers": '{"n": 1}',
+        "max_attempts": 7,
+        "priority": 5,
+        "cost": 3,
+        "lane": "slow",
+        "keep_result_ms": 9,
+        "batch_id": batch_id,
+    }
+    names = sql.SQL(", ").join(map(sql.Identifier, given))
+    conn.execute(
+        sql.SQL("INSERT INTO staging (batch, ord, {}) VALUES (%s, 1{})").format(
+            names, sql.SQL("".join(", %s" for _ in given))
+        ),
+        (rows, *given.values()),
+    )
+    only = {"channel": "b", "content": b"y"}
+    stage(conn, chunks, 1, **{name: [value, only.get(name)] for name, value in given.items()})
+    assert publish(conn, rows) == (1, 0, 0)
+    assert publish(conn, chunks) == (2, 0, 0)
+    columns = sql.SQL("SELECT {}, generation, attempts, is_counted FROM message ORDER BY id").format(names)
+    first, second, third = conn.execute(columns).fetchall()
+    assert second == first
+    created_at = third[2]
+    assert third == ("b", b"y", created_at, None, None, 0, 1, "default", None, None, 0, 0, False)
+    assert conn.execute("SELECT SUM(n) FROM batch_part").fetchone() == (2,)
+    check(conn)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"channel": [None, "a"]}, r"a channel needs a name \(the row with ord 7\)"),
+        ({"content": [b"", None]}, r"a message needs content \(the row with ord 8\)"),
+        ({"content": [b"", b"x" * 1_048_577]}, r"1048577 bytes long \(the row with ord 8\)"),
+        ({"content": [b""]}, "the arrays differ in length"),
+        ({"priority": [1]}, "the arrays differ in length"),
+        ({"priority": [1, 101]}, r"priority of 101 is out of range \(the row with ord 8\)"),
+        ({"headers": ["{}", "[]"]}, r"the headers are a JSON array \(the row with ord 8\)"),
+        ({"headers": ["{}", "{"]}, "invalid input syntax for type json"),
+        ({"unique_while": [None, "running"]}, "without a dedupe key"),
+        ({"lane": ["", "a"]}, "lane"),
+        ({"batch_id": [None, 4711]}, "there is no batch 4711"),
+    ],
+)
+def test_a_bad_chunk_leaves_everything_as_it_was(
+    conn: psycopg.Connection, arrays: dict[str, list[Any]], said: str
+) -> None:
+    batch = uuid4()
+    stage_plain(conn, batch, 0, 7)
+    stage(conn, batch, 7, **{"channel": ["a", "b"], "content": [b"", b""]} | arrays)
+    with pytest.raises(psycopg.Error, match=said):
+        publish(conn, batch)
+    assert (count(conn), count(conn, "staging_chunk"), count(conn, "notice")) == (0, 2, 0)
+
+
+def test_rows_and_chunks_of_one_batch(conn: psycopg.Connection) -> None:
+    batch = uuid4()
+    stage_plain(conn, batch, 10, 2)
+    stage_rows(conn, batch, [(1, "a", b"row")])
+    assert publish(conn, batch) == (3, 0, 0)
+    assert conn.execute("SELECT lo_id, hi_id, n FROM notice").fetchall() == [(1, 3, 3)]
+    assert sorted(delivery.id for delivery in drain(conn)) == [1, 2, 3]
+
+
+def test_keys_and_sizes_hold(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT channel_set('small', p_max_size => 2)")
+    batch = uuid4()
+    stage_plain(conn, batch, 0, 3, "small")
+    stage(conn, batch, 3, channel=["a", "a"], content=[b"", b""], dedupe_key=["k", "k"])
+    with pytest.raises(psycopg.Error, match="channel 'small' is full"):
+        publish(conn, batch)
+    assert (count(conn), count(conn, "staging_chunk")) == (0, 2)
+    assert publish(conn, batch, drop_full=True) == (3, 1, 1)
+    assert count(conn, "staging_chunk") == 0
+    check(conn)
+
+
+def test_keys_without_sizes(conn: psycopg.Connection) -> None:
+    batch = uuid4()
+    stage(conn, batch, 0, channel=["a"] * 3, content=[b""] * 3, dedupe_key=["k", "k", None])
+    assert publish(conn, batch) == (2, 1, 0)
+    check(conn)
+
+
+def test_chunks_with_keys_have_a_maximum_size(conn: psycopg.Connection) -> None:
+    batch = uuid4()
+    stage(conn, batch, 0, channel=["a"], content=[b""], dedupe_key=["k"])
+    stage_plain(conn, batch, 1, 100_000)
+    with pytest.raises(psycopg.Error, match="more than 100,000") as error:
+        publish(conn, batch)
+    assert error.value.sqlstate == "LM005"
+    assert (count(conn), count(conn, "staging_chunk")) == (0, 2)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_two_publish_the_same_chunks(connect: Connect, conn: psycopg.Connection, end: str) -> None:
+    """One waits for the other, and finds the chunks only if that is rolled back."""
+    batch = uuid4()
+    stage_plain(conn, batch, 0, 3)
+    first, second = connect(autocommit=False), connect()
+    assert publish(first, batch) == (3, 0, 0)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(publish, second, batch)
+        until_waiting(conn, second)
+        first.execute(end.encode())
+        assert waiting.result(timeout=10) == ((0, 0, 0) if end == "commit" else (3, 0, 0))
+    assert (count(conn), count(conn, "staging_chunk")) == (3, 0)
+    check(conn)
+
+
+def test_discarding(conn: psycopg.Connection) -> None:
+    one, two = uuid4(), uuid4()
+    for batch in (one, two):
+        stage_plain(conn, batch, 0, 3)
+        stage_plain(conn, batch, 3, 2)
+    assert conn.execute("SELECT staging_discard(%s)", ([one],)).fetchone() == (5,)
+    assert conn.execute("SELECT DISTINCT batch FROM staging_chunk").fetchall() == [(two,)]
+    assert publish(conn, one) == (0, 0, 0)
+
+
+def test_chunks_belong_to_their_login(conn: psycopg.Connection) -> None:
+    batch = uuid4()
+    stage_plain(conn, batch, 0, 3)
+    conn.execute("UPDATE staging_chunk SET staged_by = 'pg_monitor'::REGROLE")
+    assert publish(conn, batch) == (0, 0, 0)
+    assert conn.execute("SELECT staging_discard(%s)", ([batch],)).fetchone() == (0,)
+    conn.execute("SELECT channel_set('small', p_max_size => 2)")
+    assert publish(conn, batch) == (0, 0, 0)
+    assert count(conn, "staging_chunk") == 1
+
+
+def test_unpublished_chunks_are_deleted_after_a_day(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    for _ in range(3):
+        stage_plain(conn, uuid4(), 0, 2)
+    conn.execute("UPDATE staging_chunk SET staged_at = %s", (clock.at,))
+    clock.advance(86_400_000)
+    conn.execute("SELECT maintain()")
+    assert count(conn, "staging_chunk") == 3
+    clock.advance(1)
+    conn.execute("SELECT maintain(2)")
+    assert count(conn, "staging_chunk") == 1
+    conn.execute("SELECT maintain(2)")
+    assert count(conn, "staging_chunk") == 0
