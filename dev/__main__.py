@@ -23,6 +23,7 @@ HELP = """\
   chaos                  run clients and a server under faults, and judge what they saw; --help says more
   soak                   run mixed traffic for half an hour, and judge whether everything stays flat
   suites NAME ...        run suites that others wrote on our integrations, and write docs/suites.md
+  model                  check the dispatcher's model with TLC; ./run model --help says more
   docs                   build the documentation as a site that a browser can open from disk
   lonnymq ...            run the lonnymq command of this checkout
   lock                   compile the locked requirements again
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "lock": tasks.lock,
     "lonnymq": tasks.lonnymq,
     "soak": tasks.soak,
+    "model": tasks.model,
     "suites": tasks.suites,
     "test": tasks.test,
 }

@@ -116,6 +116,11 @@ def suites(arguments: list[str]) -> NoReturn:
     _replace_process(BIN / "python", ["-m", "dev.suites", *arguments])
 
 
+def model(arguments: list[str]) -> NoReturn:
+    os.chdir(CHECKOUT)
+    _replace_process(BIN / "python", ["-m", "dev.model", *arguments])
+
+
 def docs(_arguments: list[str]) -> int:
     try:
         print(site.build(site.BUILT))

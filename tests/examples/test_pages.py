@@ -34,6 +34,7 @@ ON_A_FRESH_MACHINE = ("quickstart.md",)
 ELSEWHERE = {
     "django.md": "tests/django/test_guide.py",
     "deployment.md": "tests/examples/test_deployment_guide.py",
+    "model.md": "tests/e2e/test_model.py",
     "operations.md": "tests/examples/test_operations_guide.py",
     "spark.md": "tests/spark/test_guide.py",
     "suites.md": "tests/e2e/test_suites.py",
