@@ -109,8 +109,9 @@ def _check(name: str, row: dict[str, Any], size: str) -> Check:
         tuple(row["rules"]),
         tuple(row["properties"]),
         constants,
-        # TLC must not identify states by symmetry when it checks properties of whole behaviours.
-        is_symmetric="Sessions" in constants and not row["properties"],
+        # TLC must not identify states by symmetry when it checks properties of whole behaviours, and refuses
+        # a symmetry of one session.
+        is_symmetric="," in constants.get("Sessions", "") and not row["properties"],
     )
 
 

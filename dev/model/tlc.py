@@ -41,7 +41,7 @@ def run(
     is_short: bool = False,
     on_progress: Callable[[str], None] = lambda _status: None,
 ) -> Found:
-    """Check the module, or `text` in its place. `is_short`: compile less, which suits a run of some seconds."""
+    """Check the module, or `text` in its place. `is_short`: compile less, which suits a run of seconds."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lonnymq-model-") as name:
         folder = Path(name)

@@ -47,7 +47,7 @@ def test_mutations_change_the_module(name: str) -> None:
 
 
 def test_a_mutation_whose_text_is_gone_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ModelError, match="adapt model/mutations.toml"):
+    with pytest.raises(ModelError, match=r"adapt model/mutations\.toml"):
         MUTATIONS["lost rollback"].text("---- MODULE dispatcher ----")
     assert command.main(["--mutation", "lost wakeup"]) == 1
     assert "there is no mutation 'lost wakeup'" in capsys.readouterr().err

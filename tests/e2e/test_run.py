@@ -26,7 +26,18 @@ def run(*arguments: str, folder: Path = CHECKOUT, **variables: str) -> subproces
 def test_help_lists_the_commands(arguments: list[str]) -> None:
     done = run(*arguments)
     assert done.returncode == 0
-    for command in ("test", "test --quick", "check", "demo", "bench", "suites", "model", "docs", "lonnymq", "lock"):
+    for command in (
+        "test",
+        "test --quick",
+        "check",
+        "demo",
+        "bench",
+        "suites",
+        "model",
+        "docs",
+        "lonnymq",
+        "lock",
+    ):
         assert f"\n  {command} " in done.stdout
 
 

@@ -53,7 +53,7 @@ def interpreted(folder: Path) -> dict[str, str]:
 
 def cache_of(config: pytest.Config) -> Path | None:
     """Where the archive stays for the next run. pytest may run without its cache."""
-    cache: pytest.Cache | None = config.cache
+    cache: pytest.Cache | None = getattr(config, "cache", None)
     return None if cache is None else cache.mkdir("java")
 
 
