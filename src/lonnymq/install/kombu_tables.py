@@ -8,7 +8,8 @@ queue drops them.
 
 from __future__ import annotations
 
-from lonnymq.install.sql_text import NAME_MAX_BYTES, do_block, literal
+from lonnymq.install.sql_text import do_block, literal
+from lonnymq.schema_name import NAME_MAX_BYTES
 from lonnymq.statement import identifier
 
 SUFFIX = "_kombu"
