@@ -111,7 +111,7 @@ def test_a_bad_chunk_leaves_everything_as_it_was(
 ) -> None:
     batch = uuid4()
     stage_plain(conn, batch, 0, 7)
-    stage(conn, batch, 7, **{"channel": ["a", "b"], "content": [b"", b""]} | arrays)
+    stage(conn, batch, 7, **({"channel": ["a", "b"], "content": [b"", b""]} | arrays))
     with pytest.raises(psycopg.Error, match=said):
         publish(conn, batch)
     assert (count(conn), count(conn, "staging_chunk"), count(conn, "notice")) == (0, 2, 0)
