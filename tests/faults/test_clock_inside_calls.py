@@ -42,7 +42,7 @@ def complete(conn: psycopg.Connection, deliveries: list[Delivery]) -> None:
         assert conn.execute("SELECT message_complete(%s, %s)", (d.id, d.token)).fetchone() == ("completed",)
 
 
-@pytest.mark.cases(24)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("reading", [1, 2, 3, 4])
 @pytest.mark.parametrize("limit", [1, 2])

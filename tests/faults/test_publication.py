@@ -56,7 +56,7 @@ def saved_queue(logical: Server) -> Iterator[SavedQueue]:
         yield SavedQueue(conn, logical.dsn(conn.info.dbname))
 
 
-@pytest.mark.cases(30)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("call", sorted(COMMANDS))
 def test_every_call(saved_queue: SavedQueue, call: str) -> None:
     saved_queue.restore()

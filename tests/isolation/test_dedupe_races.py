@@ -108,7 +108,7 @@ TAKEN = pytest.mark.parametrize("lives", [1, 2, 3])
 # Two and three at once.
 
 
-@pytest.mark.cases(24)
+@pytest.mark.cases(12)
 @LEVELS
 @KEYS
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ FINISHERS = {
 }
 
 
-@pytest.mark.cases(40)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
 @ENDINGS
 @pytest.mark.parametrize("keep_ms", [0, 600_000])
@@ -290,7 +290,7 @@ def deleted(conn: psycopg.Connection) -> int:
     return 0
 
 
-@pytest.mark.cases(20)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize(
     "meanwhile",
     [taken_over, taken_over_and_cancelled, maintained, maintained_and_taken, deleted],

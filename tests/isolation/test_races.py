@@ -190,7 +190,7 @@ DEQUEUE_STOPS = [
 ]
 
 
-@pytest.mark.cases(40)
+@pytest.mark.cases(12)
 @names(
     urgent_create,
     later_create,
@@ -402,7 +402,7 @@ def test_a_slot_freed_while_a_dispatch_finds_none(database: SharedDatabase, stop
 # A dispatch, stopped.
 
 
-@pytest.mark.cases(34)
+@pytest.mark.cases(12)
 @names(
     urgent_create,
     later_create,
@@ -690,7 +690,7 @@ def test_batches_in_opposite_orders_do_not_deadlock(
 # Rebuild against everything.
 
 
-@pytest.mark.cases(24)
+@pytest.mark.cases(12)
 @names(
     urgent_create,
     later_create,
@@ -761,7 +761,7 @@ def target(busy: BusyQueue, operation: str) -> Any:
 # Cleaning up against everything.
 
 
-@pytest.mark.cases(16)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("order", ["maintain first", "maintain second"])

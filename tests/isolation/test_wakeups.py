@@ -196,7 +196,7 @@ def sleeper(database: SharedDatabase, name: str = "consumer") -> Sleeper:
 # The writer is stopped inside its call.
 
 
-@pytest.mark.cases(28)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("is_listed", [False, True], ids=["nobody sleeps yet", "another one sleeps"])
 @pytest.mark.parametrize(
     "stop", ["first write", "before insert notice", "after insert notice", "writer has appended"]
@@ -219,7 +219,7 @@ def test_a_consumer_falls_asleep_while_the_writer_is_stopped(
     assert len(consumer.pick_up(is_asleep=is_asleep)) == 1
 
 
-@pytest.mark.cases(20)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize(
     "stop", ["first write", "before insert notice", "after insert notice", "writer has appended"]
 )
@@ -270,7 +270,7 @@ def test_a_writer_left_open(database: SharedDatabase, writer: str, ending: str) 
         assert not consumer.heard
 
 
-@pytest.mark.cases(24)
+@pytest.mark.cases(12)
 @each_writer_at_each_level
 def test_a_snapshot_from_before_the_consumer_slept(database: SharedDatabase, writer: str, level: str) -> None:
     """No lock is held, so the consumer is sure; the writer cannot see that it sleeps, and must notify in
@@ -343,7 +343,7 @@ def test_a_create_that_notified_cannot_be_prepared(database: SharedDatabase) -> 
     one.execute("ROLLBACK")
 
 
-@pytest.mark.cases(24)
+@pytest.mark.cases(12)
 @each_writer_at_each_level
 def test_without_notifications_all_that_delays_nobody_can_be_prepared(
     database: SharedDatabase, writer: str, level: str

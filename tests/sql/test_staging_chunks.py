@@ -111,7 +111,8 @@ def test_a_bad_chunk_leaves_everything_as_it_was(
 ) -> None:
     batch = uuid4()
     stage_plain(conn, batch, 0, 7)
-    stage(conn, batch, 7, **({"channel": ["a", "b"], "content": [b"", b""]} | arrays))
+    plain: dict[str, list[Any]] = {"channel": ["a", "b"], "content": [b"", b""]}
+    stage(conn, batch, 7, **(plain | arrays))
     with pytest.raises(psycopg.Error, match=said):
         publish(conn, batch)
     assert (count(conn), count(conn, "staging_chunk"), count(conn, "notice")) == (0, 2, 0)

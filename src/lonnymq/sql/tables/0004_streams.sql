@@ -13,9 +13,9 @@ CREATE UNLOGGED TABLE staging (
 CREATE INDEX staging_ix ON staging (staged_by, batch, ord); -- a login reads only its own rows
 CREATE INDEX staging_at_ix ON staging (staged_at);
 
--- Staged rows, many of them in one row of this table, with an array per column. They need no index entry, no default and
--- no delete of their own, which are most of what a row of staging costs. An array that is NULL leaves its option open for all of them; the others have one element per
--- message. Headers are JSON texts.
+-- Staged rows, many of them in one row of this table, with an array per column. They need no index entry, no default
+-- and no delete of their own, which are most of what a row of staging costs. An array that is NULL leaves its option
+-- open for all of them; the others have one element per message. Headers are JSON texts.
 CREATE UNLOGGED TABLE staging_chunk (
     batch UUID NOT NULL,
     ord BIGINT NOT NULL,                    -- the ord of the first; the others follow

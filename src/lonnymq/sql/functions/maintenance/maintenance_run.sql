@@ -46,7 +46,8 @@ BEGIN
     DELETE FROM worker w WHERE w.id = ANY (ARRAY(
         SELECT x.id FROM worker x WHERE x.seen_at < p_now - 3600000 FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_workers = ROW_COUNT;
-    v_gone := v_gone + v_chunks + v_count + v_jobs + v_workers + dead_unmark(p_now, p_limit) + history_trim(p_now, p_limit)
+    v_gone := v_gone + v_chunks + v_count + v_jobs + v_workers + dead_unmark(p_now, p_limit)
+        + history_trim(p_now, p_limit)
         + results_delete(p_maintenance, p_now, p_limit) + batch_trim(p_now, p_limit)
         + progress_delete(p_maintenance, p_now, p_limit) + audit_trim(p_now, p_limit)
         + policy_trim(p_now, p_limit);

@@ -27,7 +27,8 @@ BEGIN
             cardinality(c.lane), cardinality(c.unique_while), cardinality(c.unique_for_ms),
             cardinality(c.keep_result_ms), cardinality(c.batch_id));
         IF num_nonnulls(VARIADIC c.dedupe_key) > 0 THEN
-            PERFORM refuse('40001', 'rows of the batch were staged while it was published', 'Run the transaction again.');
+            PERFORM refuse('40001', 'rows of the batch were staged while it was published',
+                'Run the transaction again.');
         END IF;
         IF v_is_bound THEN
             PERFORM produce_check(ARRAY(SELECT DISTINCT unnest(c.channel)));
