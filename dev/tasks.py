@@ -47,7 +47,7 @@ SPARK_PROCESSES = ["-n", "2", "--dist", "loadfile", "--own-servers"]
 ON_OLDEST = ("tests/sql", "tests/plans", "tests/isolation")
 # The oldest version runs every test but the slow ones, and few cases of each: all of them run on 18.
 FEW_ON_OLDEST = ["-m", SELECTIONS["--quick"], "--cases", "1"]
-RERUN_MAX = 5
+RERUN_MAX = 10
 LAST_FAILED = ["--last-failed", "--last-failed-no-failures=none"]
 LOCKED = ("runtime", "dev")
 FIELD_PYTHONS = ("3.13", "3.12")  # some of those libraries need 3.12
