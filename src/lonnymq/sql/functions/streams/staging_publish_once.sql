@@ -15,8 +15,8 @@ DECLARE
         ELSE quote_ident(session_user)::REGROLE END;
 BEGIN
     IF p_app IS NULL OR octet_length(p_app) NOT BETWEEN 1 AND 255 OR p_version < 0
-        OR p_batches IS NULL OR CASE WHEN array_ndims(p_batches) > 1 THEN TRUE
-            ELSE array_position(p_batches, NULL) IS NOT NULL END
+        OR p_batches IS NULL
+        OR (CASE WHEN array_ndims(p_batches) > 1 THEN TRUE ELSE array_position(p_batches, NULL) IS NOT NULL END)
     THEN
         PERFORM refuse('LM010', format('app %s, version %s or its batches are not valid',
             COALESCE(quote_literal(left(p_app, 100)), 'NULL'), COALESCE(p_version::TEXT, 'NULL')),
