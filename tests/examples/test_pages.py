@@ -32,6 +32,7 @@ ON_A_SERVER = ("cli.md",)
 ON_NOTHING = ("README.md",)
 ON_A_FRESH_MACHINE = ("quickstart.md",)
 ELSEWHERE = {
+    "chaos.md": "tests/chaos/test_guide.py",
     "django.md": "tests/django/test_guide.py",
     "deployment.md": "tests/examples/test_deployment_guide.py",
     "model.md": "tests/e2e/test_model.py",
