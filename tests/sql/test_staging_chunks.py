@@ -207,3 +207,14 @@ def test_unpublished_chunks_are_deleted_after_a_day(conn: psycopg.Connection) ->
     assert count(conn, "staging_chunk") == 1
     conn.execute("SELECT maintain(2)")
     assert count(conn, "staging_chunk") == 0
+
+
+def test_a_chunk_without_times_is_due_at_once(conn: psycopg.Connection) -> None:
+    batch = uuid4()
+    later = 10**13
+    stage(conn, batch, 0, channel=["a"], content=[b""], dequeue_at=[later])
+    stage_plain(conn, batch, 1, 1)
+    copied = conn.execute(
+        "SELECT first_at < %s FROM staging_copy_chunks(%s, pg_current_xact_id())", (later, batch)
+    )
+    assert copied.fetchone() == (True,)

@@ -55,7 +55,7 @@ BEGIN
                 m.batch_id)::new_message, v_max, format(' (the row with ord %s)', m.ord));
         END IF;
         n := n + c.n;
-        first_at := LEAST(first_at, (SELECT MIN(COALESCE(d, v_now)) FROM unnest(c.dequeue_at) d));
+        first_at := LEAST(first_at, COALESCE((SELECT MIN(COALESCE(d, v_now)) FROM unnest(c.dequeue_at) d), v_now));
         members := members + COALESCE(num_nonnulls(VARIADIC c.batch_id), 0);
         v_lanes := ARRAY(SELECT DISTINCT unnest(v_lanes || c.lane));
         v_tids := v_tids || c.tid;
@@ -63,7 +63,6 @@ BEGIN
     DELETE FROM staging_chunk x WHERE x.ctid = ANY (v_tids);
     IF n > 0 THEN
         PERFORM lanes_check(v_lanes);
-        first_at := COALESCE(first_at, v_now);
         lo_id := v_lo;
         hi_id := currval('message_id_seq');
     END IF;
