@@ -4,7 +4,7 @@ world           the channels of a run, their policies, and what a message's cont
 plan            the schedule of faults, made from a seed
 journal         the files in which each process notes every call before and after it
 client          a connection that reconnects, and a call that is noted
-producer, consumer, task_worker
+producer, consumer, task_worker, spark_clients
                 the programs of the clients, each in processes of its own
 proxy           the TCP proxy between clients and server, a process of its own
 cluster         the server, its standby, and where they keep their files

@@ -38,6 +38,7 @@ class Settings:
     per_second: float = 0.0
     batch: int = 100
     is_draining: bool = False
+    with_spark: bool = False
 
     @classmethod
     def from_arguments(cls) -> "Settings":
@@ -45,7 +46,7 @@ class Settings:
 
     @property
     def world(self) -> World:
-        return make_world(self.messages, self.seconds, self.lease_ms)
+        return make_world(self.messages, self.seconds, self.lease_ms, with_spark=self.with_spark)
 
 
 class Failed(Exception):

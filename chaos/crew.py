@@ -16,6 +16,7 @@ from chaos.journal import read
 
 ROOT = Path(__file__).parents[1]
 STOP_TIMEOUT_S = 30
+PRODUCERS = ("producer", "spark_sink")
 
 
 @dataclass
@@ -92,7 +93,7 @@ class Crew:
                 if member.process.returncode != -signal.SIGKILL:
                     self.crashed.append(f"{member.settings.name} exited with {member.process.returncode}")
                 quota = member.settings.quota
-                if member.program == "producer":
+                if member.program in PRODUCERS:
                     quota -= created(member.settings)
                     if quota <= 0:
                         continue
@@ -119,7 +120,7 @@ class Crew:
                 member.process.wait()
 
     def is_producing(self) -> bool:
-        return bool(self.of("producer"))
+        return bool(self.of(*PRODUCERS))
 
 
 def created(settings: Settings) -> int:

@@ -26,6 +26,7 @@ class Options:
     producers: int = 2
     consumers: int = 4
     workers: int = 1
+    spark: bool = False
     wait_s: float = 30.0
 
     @property
@@ -58,6 +59,9 @@ def from_arguments(arguments: Sequence[str]) -> Options:
     parser.add_argument("--producers", type=_positive, default=2)
     parser.add_argument("--consumers", type=_positive, default=4)
     parser.add_argument("--workers", type=_positive, default=1)
+    parser.add_argument(
+        "--spark", action="store_true", help="also a Spark stream that consumes and Spark writes"
+    )
     parser.add_argument("--wait", dest="wait_s", type=float, default=30.0, metavar="SECONDS",
                         help="how long a wait may take after a fault (default: 30)")  # fmt: skip
     parser.add_argument("--pg", dest="postgresql", type=int, default=18, help="the version of PostgreSQL")

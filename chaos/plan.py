@@ -37,8 +37,8 @@ class Plan:
         return sum(planned.fault == name for planned in self.faults)
 
 
-def make_plan(seed: str, messages: int, seconds: float, only: Iterable[str]) -> Plan:
-    """How many there are of each fault follows from the number of messages."""
+def make_plan(seed: str, messages: int, seconds: float, only: Iterable[str], *, times: int = 1) -> Plan:
+    """How many there are of each fault follows from the number of messages; at least `times`."""
     wanted = set(only)
     chosen = {name: fault for name, fault in FAULTS.items() if name in wanted}
     tracks: dict[str, list[Planned]] = {}
@@ -47,7 +47,7 @@ def make_plan(seed: str, messages: int, seconds: float, only: Iterable[str]) -> 
             name
             for name, fault in chosen.items()
             if fault.track == track
-            for _ in range(max(1, round(messages / fault.one_per)))
+            for _ in range(max(times, round(messages / fault.one_per)))
         ]
         random.Random(f"{seed}/{track}").shuffle(names)
         tracks[track] = [

@@ -77,7 +77,7 @@ def _conditions(result: Result) -> str:
         f"{options.messages:,} messages in {options.minutes:g} minutes, seed {options.seed},"
         f" PostgreSQL {result.server} with fsync and synchronous_commit on,"
         f" {options.producers} producers, {options.consumers} consumers and {options.workers} workers"
-        f", {os.cpu_count()} cores, {platform.system()},"
+        f"{' and Spark' if options.spark else ''}, {os.cpu_count()} cores, {platform.system()},"
         f" Python {platform.python_version()}."
         + (f" The engine was broken on purpose: {options.engine}." if options.engine else "")
     )

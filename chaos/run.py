@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from chaos.broken_engines import break_engine
+from chaos.broken_engines import BROKEN, break_engine
 from chaos.case import Limits, Verdict
 from chaos.client import Settings
 from chaos.cluster import DATABASE, Clock, Cluster, work_folder
@@ -82,13 +82,15 @@ class Run:
         self.done = 0
         self._stopping = threading.Event()
         self._seconds: dict[str, float] = {}
-        self.world = world_of(options.messages, options.seconds)
+        self.world = world_of(options.messages, options.seconds, with_spark=options.spark)
         self._tracks: dict[str, threading.Lock] = {}
         self.tally = Tally(self.journals)
 
     def run(self) -> Result:
         faults = self._possible_faults()
-        plan = make_plan(self.options.seed, self.options.messages, self.options.seconds, faults)
+        plan = make_plan(
+            self.options.seed, self.options.messages, self.options.seconds, faults, times=self._times
+        )
         with_clock = any(FAULTS[name].needs == "libfaketime" for name in faults)
         with_disk = any(FAULTS[name].needs == "tmpfs" for name in faults)
         try:
@@ -103,6 +105,10 @@ class Run:
             if self.options.folder is not None:
                 shutil.copytree(self.journals, self.options.folder)
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _times(self) -> int:
+        return BROKEN[self.options.engine].times if self.options.engine else 1
 
     def _possible_faults(self) -> set[str]:
         """Leave out, and say so, what this machine does not allow."""
@@ -166,6 +172,7 @@ class Run:
             messages=self.options.messages,
             seconds=self.options.seconds,
             lease_ms=self.world.lease_ms,
+            with_spark=self.options.spark,
             notes_lsn=any("failover" in name for name in {p.fault for p in plan.faults}),
             batch=next(size for most, size in BATCHES if self.options.messages <= most),
         )
@@ -181,6 +188,9 @@ class Run:
             )
         for _ in range(options.workers):
             crew.start("task_worker")
+        if options.spark:
+            crew.start("spark_stream")
+            crew.start("spark_sink", quota=options.messages // 50)
 
     def _await_work(self, crew: Crew) -> None:
         """Programs take seconds to start on a busy machine. The plan begins when messages are served."""
@@ -300,8 +310,8 @@ class Run:
         self._seconds[what] = time.monotonic() - began
 
 
-def world_of(messages: int, seconds: float) -> World:
-    return make_world(messages, seconds, LEASE_MS[seconds > LONG_S])
+def world_of(messages: int, seconds: float, *, with_spark: bool) -> World:
+    return make_world(messages, seconds, LEASE_MS[seconds > LONG_S], with_spark=with_spark)
 
 
 def _may_mount() -> bool:

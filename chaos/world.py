@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 SCHEMA = "lonnymq"
-TASK_LANE = "task"
+TASK_LANE, SPARK_LANE = "task", "spark"
 POISON_ATTEMPTS = 3
 PATIENT_ATTEMPTS = 10_000  # leases that run out under faults must not use these up
 POISON_PER_MILLE = 20  # of the messages in mixed channels
@@ -31,7 +31,7 @@ class Channel:
 
     @property
     def lane(self) -> str:
-        return TASK_LANE if self.family == "task" else "default"
+        return {"task": TASK_LANE, "spark": SPARK_LANE}.get(self.family, "default")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class World:
         return [channel.share for channel in self.channels]
 
 
-def make_world(messages: int, seconds: float, lease_ms: int) -> World:
+def make_world(messages: int, seconds: float, lease_ms: int, *, with_spark: bool = False) -> World:
     """Eight channels compete and have most of the messages; the others are limited in one way each."""
     fair = [Channel(f"fair-{i}", "fair", 0.072, weight=(1, 1, 1, 1, 1, 1, 2, 3)[i]) for i in range(8)]
     mixed = [Channel(f"mixed-{i}", "mixed", 0.035) for i in range(4)]
@@ -70,7 +70,8 @@ def make_world(messages: int, seconds: float, lease_ms: int) -> World:
     quiet = [Channel(f"quiet-{i}", "quiet", 0.0006) for i in range(20)]
     changed = [Channel(f"changed-{i}", "changed", 0.02) for i in range(4)]
     task = [Channel(f"task-{i}", "task", 0.01) for i in range(3)]
-    channels = [*fair, *mixed, *limited, *rated, *sized, *quiet, *changed, *task]
+    spark = [Channel(f"spark-{i}", "spark", 0.015) for i in range(2 * with_spark)]
+    channels = [*fair, *mixed, *limited, *rated, *sized, *quiet, *changed, *task, *spark]
     return World(messages, seconds, lease_ms, channels)
 
 

@@ -3,7 +3,7 @@
 from chaos.crew import freeze
 from chaos.faults.fault import Scene, fault
 
-CONSUMERS = ("consumer", "task_worker")
+CONSUMERS = ("consumer", "task_worker", "spark_stream")
 
 
 @fault("worker-kill", one_per=5_000, track="processes")
@@ -18,7 +18,7 @@ def kill_worker(scene: Scene) -> None:
 @fault("producer-kill", one_per=40_000, track="processes")
 def kill_producer(scene: Scene) -> None:
     """SIGKILL a producer, also in the middle of a transaction."""
-    member = scene.crew.pick("producer")
+    member = scene.crew.pick("producer", "spark_sink")
     if member is not None:
         scene.facts["process"] = member.settings.name
         scene.crew.kill(member)
@@ -27,7 +27,7 @@ def kill_producer(scene: Scene) -> None:
 @fault("worker-stop", one_per=20_000, track="processes")
 def stop_worker(scene: Scene) -> None:
     """SIGSTOP for longer than the lease, then SIGCONT: it goes on with messages that others have by then."""
-    member = scene.crew.pick(*CONSUMERS)
+    member = scene.crew.pick("consumer", "task_worker")
     if member is not None:
         scene.facts["process"] = member.settings.name
         freeze(member.process.pid, scene.world.lease_ms / 1000 + scene.random.uniform(0.3, 1.5))

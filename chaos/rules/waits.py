@@ -11,9 +11,9 @@ from chaos.journal import Record
 
 OPEN = ("open-transactions", "prepared-transactions", "held-snapshot", "publication")
 GAP_MS = 10_000
-DEADLOCK = "40P01"
+DEADLOCK, SPARK = "40P01", "Spark"
 # Connections, resources, locks that were not available, operators, the system; and errors without a SQLSTATE.
-FAULT_CLASSES = ("08", "53", "55P03", "57", "58", "OperationalError", "ConnectionTimeout")
+FAULT_CLASSES = ("08", "53", "55P03", "57", "58", "OperationalError", "ConnectionTimeout", SPARK)
 
 
 def _undisturbed(case: Case, begin: float, end: float) -> float:

@@ -31,7 +31,7 @@ def judged(result: dict[str, Any]) -> set[str]:
     return {verdict["rule"] for verdict in result["verdicts"] if verdict["judged"]}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_20_000_messages(tmp_path: Path) -> None:
     page = tmp_path / "chaos.html"
@@ -48,9 +48,11 @@ def test_20_000_messages(tmp_path: Path) -> None:
     assert "://" not in text, "it loads nothing"
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", sorted(BROKEN))
+@pytest.mark.parametrize(
+    "engine",
+    [pytest.param(e, marks=[] if e == "limit-ignored" else pytest.mark.long) for e in sorted(BROKEN)],
+)
 def test_a_broken_engine_is_refuted(engine: str) -> None:
     size = ("--messages", "3000", "--minutes", "0.15") if engine == "limit-ignored" else ()
     code, result, errors = chaos(
@@ -63,7 +65,9 @@ def test_a_broken_engine_is_refuted(engine: str) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_fault() -> None:
-    code, result, errors = chaos("--messages", "50000", "--minutes", "5", "--wait", "60", timeout=1700)
+    code, result, errors = chaos(
+        "--messages", "50000", "--minutes", "5", "--spark", "--wait", "60", timeout=1700
+    )
     assert code == 0, errors
     assert set(result["faults"]) | set(result["skipped"]) >= set(FAULTS)
 
