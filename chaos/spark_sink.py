@@ -5,11 +5,12 @@ import os
 from pyspark.sql import SparkSession
 
 from chaos.client import Client, Failed, Settings
-from chaos.world import KEYS_PER_PRODUCER, SCHEMA, content
+from chaos.world import KEYS_PER_PRODUCER, PATIENT_ATTEMPTS, SCHEMA, content
 from lonnymq.spark import session
 
 ROWS = 500
-PARTITIONS = "2"
+PARTITIONS = 2
+COLUMNS = "channel string, content binary, max_attempts int"
 ADDRESS = "CHAOS_DSN"  # the variable from which Spark reads the address
 
 
@@ -27,13 +28,13 @@ class SparkSink(Client):
             return
         first, self._next_key = self._next_key, self._next_key + ROWS
         indexes = self.random.choices(self._channels, k=ROWS)
-        rows = [(self.world.names[index], content(first + i)) for i, index in enumerate(indexes)]
+        rows = [
+            (self.world.names[index], content(first + i), PATIENT_ATTEMPTS) for i, index in enumerate(indexes)
+        ]
         call = self.journal.before(
             "create", first=first, channels=indexes, ats=[None] * ROWS, priorities=[0] * ROWS, keyed=False
         )
-        table = self._spark.createDataFrame(rows, "channel string, content binary").repartition(
-            int(PARTITIONS)
-        )
+        table = self._spark.createDataFrame(rows, COLUMNS).repartition(PARTITIONS)
         try:
             table.write.format("lonnymq").options(dsnEnv=ADDRESS, schema=SCHEMA).mode("append").save()
         except Exception as error:
@@ -46,7 +47,7 @@ class SparkSink(Client):
 def main() -> None:
     settings = Settings.from_arguments()
     os.environ[ADDRESS] = settings.dsn
-    sink = SparkSink(settings, session("local[1]", **{"spark.sql.shuffle.partitions": PARTITIONS}))
+    sink = SparkSink(settings, session("local[1]", **{"spark.sql.shuffle.partitions": str(PARTITIONS)}))
     sink.run(sink.step)
 
 

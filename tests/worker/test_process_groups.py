@@ -1,9 +1,11 @@
 """`lonnymq worker --processes` and `--reload`: a parent and its children."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -13,6 +15,7 @@ from typing import Self
 import pytest
 
 from lonnymq import Queue
+from lonnymq.worker.processes import send
 from lonnymq.worker.reload import SourceFiles
 from tests.worker.processes import TIMEOUT_S, until
 
@@ -164,6 +167,20 @@ def test_the_second_signal_is_passed_on_too(queue: Queue, dsn: str, folder: Path
         group.send(signal.SIGINT)
         assert group.wait_for_exit() == 130, "the highest exit code"
         assert queue.stats().leased == 0
+
+
+def test_a_child_that_exits_while_signals_are_sent_keeps_its_exit_code() -> None:
+    async def exit_code() -> int:
+        child = await asyncio.create_subprocess_exec("sh", "-c", "trap '' INT; exit 3")
+        until = time.monotonic() + 0.02
+        while time.monotonic() < until:  # it exits meanwhile
+            send(child, signal.SIGINT)
+        return await child.wait()
+
+    async def main() -> set[int]:
+        return {await exit_code() for _ in range(30)}
+
+    assert asyncio.run(main()) - {-signal.SIGINT} == {3}
 
 
 def test_children_drain_when_their_parent_is_killed(queue: Queue, dsn: str, folder: Path) -> None:

@@ -98,7 +98,7 @@ class WorkerProcesses:
         count = len(self._children)
         log.info("passing %s on to %d worker process%s", number.name, count, "" if count == 1 else "es")
         for child in self._children.values():
-            _send(child, number)
+            send(child, number)
 
     async def _keep_running(self, number: int) -> None:
         failures = 0
@@ -130,7 +130,7 @@ class WorkerProcesses:
         self._children[number] = child
         log.info("started worker process %d of %d, with pid %d", number, self._count, child.pid)
         if self._stopping.is_set():  # the signal came meanwhile
-            _send(child, signal.SIGTERM)
+            send(child, signal.SIGTERM)
         return child
 
     async def _is_over(self, child: Process, code: int, failures: int) -> bool:
@@ -165,12 +165,13 @@ class WorkerProcesses:
                 self._changed = asyncio.Event()
                 for number in self._children.keys() - self._to_restart:
                     self._to_restart.add(number)
-                    _send(self._children[number], signal.SIGTERM)
+                    send(self._children[number], signal.SIGTERM)
 
 
-def _send(child: Process, number: signal.Signals) -> None:
+def send(child: Process, number: signal.Signals) -> None:
+    """Not child.send_signal: it reaps a child that has just exited, and asyncio then reports code 255."""
     with suppress(ProcessLookupError):
-        child.send_signal(number)
+        os.kill(child.pid, number)
 
 
 def _ending(child: Process, code: int) -> str:
