@@ -54,33 +54,35 @@ CREATE TYPE entry AS (
 CREATE TABLE message (
     -- CACHE 1, because message_create_many relies on new ids being higher than all earlier ones.
     id BIGINT GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
+    -- First what is never NULL: PostgreSQL reads a row up to the last column that it needs, and reads fixed offsets
+    -- until a NULL or a text.
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(), -- the transaction whose notice announces it
     dequeue_at BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
-    dequeued_at BIGINT,                     -- the last dequeue whose lease has ended; the lease has the running one
-    first_dequeued_at BIGINT,               -- the first dequeue, if there were several
-    rejected_at BIGINT,                     -- since when consumers have rejected it; NULL: not since its last attempt
-    batch_id BIGINT,                        -- finishing it is counted there
     generation INT NOT NULL DEFAULT 0,      -- how often it came back
     -- attempts that failed or whose lease ran out. Calls that show a leased message add the running one
     attempts INT NOT NULL DEFAULT 0,
-    max_attempts INT,                       -- NULL: the queue's setting
-    keep_result_ms BIGINT,                  -- how long its result is kept after it finished; NULL: it is not kept
     cost INT NOT NULL DEFAULT 1,            -- what it counts against its channel's share
     priority SMALLINT NOT NULL DEFAULT 0,
     is_counted BOOLEAN NOT NULL DEFAULT FALSE,      -- counts towards its channel's max_size
     is_cancelled BOOLEAN NOT NULL DEFAULT FALSE,    -- cancelled while leased: the next call with its token reports that
     lane TEXT COLLATE "C" NOT NULL DEFAULT 'default',
     channel TEXT COLLATE "C" NOT NULL,
-    dedupe_key TEXT COLLATE "C",
+    content BYTEA NOT NULL,
+    max_attempts INT,                       -- NULL: the queue's setting
+    dequeued_at BIGINT,                     -- the last dequeue whose lease has ended; the lease has the running one
+    first_dequeued_at BIGINT,               -- the first dequeue, if there were several
+    rejected_at BIGINT,                     -- since when consumers have rejected it; NULL: not since its last attempt
+    batch_id BIGINT,                        -- finishing it is counted there
+    keep_result_ms BIGINT,                  -- how long its result is kept after it finished; NULL: it is not kept
     unique_for_ms BIGINT,                   -- how long it holds its key: see dedupe
+    dedupe_key TEXT COLLATE "C",
     consumer TEXT,                          -- of the last dequeue whose lease has ended
     error TEXT,
     headers JSONB,
     past_errors JSONB,                      -- errors from before dead_retry: [{"at", "attempts", "error"}]
     past_runs BIGINT[],                     -- see finished.past_runs; written only while the queue keeps a history
-    state BYTEA,
-    content BYTEA NOT NULL
+    state BYTEA
 );
 
 -- A message to create: the parameters of message_create. message_check checks it. Without collations: a field of a row

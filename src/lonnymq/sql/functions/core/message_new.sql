@@ -4,10 +4,11 @@ CREATE OR REPLACE FUNCTION message_new (
     p new_message, p_id BIGINT, p_xid XID8, p_now BIGINT, p_clock BIGINT, p_is_counted BOOLEAN)
 RETURNS SETOF message LANGUAGE sql STABLE ROWS 1 AS $$
 SELECT p_id AS id, p_xid AS xid, COALESCE(p.dequeue_at, p_clock + p.delay_ms, p_now) AS dequeue_at, p_now AS created_at,
-    NULL::BIGINT AS dequeued_at, NULL::BIGINT AS first_dequeued_at, NULL::BIGINT AS rejected_at, p.batch_id,
-    0 AS generation, 0 AS attempts, p.max_attempts, NULLIF(p.keep_result_ms, 0) AS keep_result_ms,
-    COALESCE(p.cost, 1) AS cost, COALESCE(p.priority, 0)::SMALLINT AS priority, p_is_counted AS is_counted,
-    FALSE AS is_cancelled, COALESCE(p.lane, 'default') AS lane, p.channel, p.dedupe_key,
-    COALESCE(p.unique_for_ms, CASE p.unique_while WHEN 'running' THEN 0 END) AS unique_for_ms, NULL AS consumer,
-    NULL AS error, p.headers, NULL::JSONB AS past_errors, NULL::BIGINT[] AS past_runs, NULL::BYTEA AS state, p.content
+    0 AS generation, 0 AS attempts, COALESCE(p.cost, 1) AS cost, COALESCE(p.priority, 0)::SMALLINT AS priority,
+    p_is_counted AS is_counted, FALSE AS is_cancelled, COALESCE(p.lane, 'default') AS lane, p.channel, p.content,
+    p.max_attempts, NULL::BIGINT AS dequeued_at, NULL::BIGINT AS first_dequeued_at, NULL::BIGINT AS rejected_at,
+    p.batch_id, NULLIF(p.keep_result_ms, 0) AS keep_result_ms,
+    COALESCE(p.unique_for_ms, CASE p.unique_while WHEN 'running' THEN 0 END) AS unique_for_ms, p.dedupe_key,
+    NULL AS consumer, NULL AS error, p.headers, NULL::JSONB AS past_errors, NULL::BIGINT[] AS past_runs,
+    NULL::BYTEA AS state
 $$;

@@ -12,17 +12,25 @@ DECLARE
     v_is_bound BOOLEAN := bound_channels() IS NOT NULL;
     -- The new ids are above the last one.
     v_lo BIGINT := COALESCE(pg_sequence_last_value('message_id_seq'), 0) + 1;
+    v_count INT;                            -- of the rows of a chunk
+    v_valid INT;
     v_tids TID[] := '{}';
     v_lanes TEXT[] := '{}';
+    -- An array in a variable is read from its TOAST table once, and one in a record each time that it is used.
+    v_channel TEXT[];
+    v_content BYTEA[];
     c RECORD;
 BEGIN
     n := 0;
     members := 0;
     FOR c IN
-        SELECT x.ctid AS tid, x.*, cardinality(x.channel) AS n FROM staging_chunk x
+        SELECT x.ctid AS tid, x.* FROM staging_chunk x
         WHERE x.batch = p_batch AND x.staged_by = v_login ORDER BY x.ord FOR UPDATE
     LOOP
-        PERFORM array_lengths_check(c.n, cardinality(c.content), cardinality(c.dequeue_at), cardinality(c.headers),
+        v_channel := c.channel;
+        v_content := c.content;
+        v_count := cardinality(v_channel);
+        PERFORM array_lengths_check(v_count, cardinality(v_content), cardinality(c.dequeue_at), cardinality(c.headers),
             cardinality(c.max_attempts), cardinality(c.dedupe_key), cardinality(c.priority), cardinality(c.cost),
             cardinality(c.lane), cardinality(c.unique_while), cardinality(c.unique_for_ms),
             cardinality(c.keep_result_ms), cardinality(c.batch_id));
@@ -31,30 +39,36 @@ BEGIN
                 'Run the transaction again.');
         END IF;
         IF v_is_bound THEN
-            PERFORM produce_check(ARRAY(SELECT DISTINCT unnest(c.channel)));
+            PERFORM produce_check(ARRAY(SELECT DISTINCT unnest(v_channel)));
         END IF;
         IF num_nulls(c.dequeue_at, c.headers, c.max_attempts, c.priority, c.cost, c.lane, c.unique_while,
             c.unique_for_ms, c.keep_result_ms, c.batch_id) = 10
         THEN
+            -- Most messages are valid. What is wrong with others, and in which row, is looked up afterwards.
             INSERT INTO message (xid, dequeue_at, created_at, channel, content)
             SELECT p_xid, v_now, v_now, channel, content
-            FROM (SELECT unnest(c.channel) AS channel, unnest(c.content) AS content,
-                generate_series(c.ord, c.ord + c.n - 1) AS ord) u
-            WHERE message_check(ROW(channel, content, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                NULL, NULL, NULL)::new_message, v_max, format(' (the row with ord %s)', ord));
+            FROM (SELECT unnest(v_channel) AS channel, unnest(v_content) AS content) u
+            WHERE name_is_valid(channel) AND octet_length(content) <= v_max;
+            GET DIAGNOSTICS v_valid = ROW_COUNT;
+            IF v_valid < v_count THEN
+                PERFORM FROM staging_rows(c.ord, v_channel, v_content, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                    NULL, NULL, NULL) m
+                WHERE message_check(ROW(m.channel, m.content, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                    NULL, NULL, NULL)::new_message, v_max, format(' (the row with ord %s)', m.ord));
+            END IF;
         ELSE
             INSERT INTO message (xid, dequeue_at, created_at, batch_id, max_attempts, keep_result_ms, cost, priority,
                 lane, channel, headers, content)
             SELECT p_xid, COALESCE(m.dequeue_at, v_now), v_now, m.batch_id, m.max_attempts,
                 NULLIF(m.keep_result_ms, 0), COALESCE(m.cost, 1), COALESCE(m.priority, 0),
                 COALESCE(m.lane, 'default'), m.channel, m.headers, m.content
-            FROM staging_rows(c.ord, c.channel, c.content, c.dequeue_at, c.headers, c.max_attempts, c.dedupe_key,
+            FROM staging_rows(c.ord, v_channel, v_content, c.dequeue_at, c.headers, c.max_attempts, c.dedupe_key,
                 c.priority, c.cost, c.lane, c.unique_while, c.unique_for_ms, c.keep_result_ms, c.batch_id) m
             WHERE message_check(ROW(m.channel, m.content, m.dequeue_at, m.headers, m.max_attempts, NULL, NULL,
                 m.priority, m.cost, m.lane, m.unique_while, m.unique_for_ms, m.keep_result_ms,
                 m.batch_id)::new_message, v_max, format(' (the row with ord %s)', m.ord));
         END IF;
-        n := n + c.n;
+        n := n + v_count;
         first_at := LEAST(first_at, COALESCE((SELECT MIN(COALESCE(d, v_now)) FROM unnest(c.dequeue_at) d), v_now));
         members := members + COALESCE(num_nonnulls(VARIADIC c.batch_id), 0);
         v_lanes := ARRAY(SELECT DISTINCT unnest(v_lanes || c.lane));
