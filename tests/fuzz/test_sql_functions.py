@@ -18,9 +18,8 @@ from psycopg import sql
 
 from lonnymq.install import read
 from lonnymq.install.roles import EXECUTES
-from tests.invariants import check, dispatch
-
-Conn = psycopg.Connection[Any]
+from tests.fuzz.filled_queue import Conn, Tables, fill
+from tests.invariants import check
 
 PUBLIC = sorted({name for names in EXECUTES.values() for name in names})
 OF_POSTGRESQL = {("to_epoch", "0A000")}
@@ -151,48 +150,11 @@ SIGNATURES = """
     WHERE p.pronamespace = current_schema()::REGNAMESPACE AND p.proname = ANY (%s) ORDER BY 1"""
 
 
-def fill(conn: Conn) -> Known:
-    """Messages in every state, a batch, a schedule, a worker, a follower and results."""
-    conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
-    for channel in ("a", "b", "mine"):
-        conn.execute(
-            "SELECT COUNT(*) FROM message_create_many("
-            "array_fill(%s::TEXT, '{8}'), array_fill('x'::BYTEA, '{8}'),"
-            " p_max_attempts => '{1,1,2,2,3,3,9,9}',"
-            " p_keep_results_ms => array_fill(60000, '{8}')::BIGINT[])",
-            (channel,),
-        )
-    dispatch(conn)
-    taken = conn.execute("SELECT id, token FROM message_dequeue(12, 3600000)").fetchall()
-    for message_id, token in taken[:4]:
-        conn.execute("SELECT message_retry(%s, %s, p_error => 'E 1')", (message_id, token))
-    for message_id, token in taken[4:7]:
-        conn.execute("SELECT message_complete(%s, %s, 'r')", (message_id, token))
-    for call in (
-        "batch_open('a', 'a', 'x')",
-        "schedule_open('{a}')",
-        "history_follow('a', '1:1:')",
-        "worker_report(gen_random_uuid(), 'a', 'h', 1, '0', 0, '{}', 1, 0, 'serving')",
-        "result_save('a', 'x')",
-        "channel_set('b', 2, 1000, 2, FALSE, 100, 3)",
-        "message_create('a', 'x', p_delay_ms => 3600000)",
-        "dispatch()",
-    ):
-        conn.execute(f"SELECT * FROM {call}".encode())
-    ids = [row[0] for row in conn.execute("SELECT id FROM message UNION SELECT id FROM dead")]
-    return Known([*ids, *(row[0] for row in taken)], [str(token) for _, token in taken])
-
-
-def digest(conn: Conn, tables: list[str]) -> list[Any]:
-    query = " UNION ALL ".join(f"SELECT COUNT(*), SUM(hashtext(t::TEXT)) FROM {name} t" for name in tables)
-    return conn.execute(query.encode()).fetchall()
-
-
 @pytest.fixture
 def filled(conn: Conn) -> Iterator[tuple[Conn, Known]]:
-    known = fill(conn)
+    made = fill(conn)
     conn.execute("SET statement_timeout TO '10s'; SET lock_timeout TO '5s'")
-    yield conn, known
+    yield conn, Known(made.ids, made.tokens)
     conn.execute("RESET statement_timeout")
 
 
@@ -212,12 +174,12 @@ class Fuzzed:
 
     conn: Conn
     known: Known
-    tables: list[str]
+    tables: Tables
     states: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
 
     def call_many(self, examples: int, name: str, types: list[str], required: int, names: list[str]) -> None:
-        before: list[Any] | None = digest(self.conn, self.tables)
+        before: dict[str, Any] | None = self.tables.digest()
 
         @hypothesis.settings(
             max_examples=examples, deadline=None, database=None, phases=[hypothesis.Phase.generate]
@@ -233,7 +195,7 @@ class Fuzzed:
             query = sql.SQL("SELECT * FROM {}({})").format(sql.Identifier(name), sql.SQL(", ").join(given))
             if not self.is_refused(name, query):
                 before = None  # it may have changed something
-            elif before is not None and digest(self.conn, self.tables) != before:
+            elif before is not None and self.tables.digest() != before:
                 self.wrong.append(f"a refused call changed a table: {query.as_string(self.conn)[:400]}")
 
         call()
@@ -258,8 +220,7 @@ class Fuzzed:
 )
 def test_odd_arguments(filled: tuple[Conn, Known], examples: int) -> None:
     conn, known = filled
-    tables = conn.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
-    fuzzed = Fuzzed(conn, known, [name for (name,) in tables])
+    fuzzed = Fuzzed(conn, known, Tables(conn))
     signatures = conn.execute(SIGNATURES, (PUBLIC,)).fetchall()
     assert len(signatures) >= len(PUBLIC)
     for name, types, required, names in signatures:
