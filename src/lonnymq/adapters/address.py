@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from psycopg import ProgrammingError, pq
@@ -10,22 +11,36 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from lonnymq.errors import InvalidAddress
 
 LIBPQ_KEYWORDS = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+NO_HOST = re.compile("[@=;]")
+PASSWORD = re.compile(r"\b(password|pwd)\s*=", re.IGNORECASE)
+MAY_NAME_A_PASSWORD = {"password", "sslpassword", "oauth_client_secret", "options"}
 
 
 def parameters(address: str) -> dict[str, Any]:
     """The parts of the address. A driver in its scheme, as in SQLAlchemy's URLs, is ignored.
 
-    An invalid address is not repeated in the error, because it may contain a password.
+    An invalid address is not repeated in the error, because it may contain a password. For the same reason,
+    an address is refused if libpq would take a part of the password for something else, which libpq and the
+    server show: a password that should have been percent-encoded, or parts that are separated by semicolons.
     """
     scheme, separator, rest = address.partition("://")
     if separator:
         address = scheme.partition("+")[0] + separator + rest
+        authority, _, path = rest.partition("?")[0].partition("/")
+        if authority.count("@") > 1 or "@" in path:
+            raise _invalid()
     try:
         found = dict(conninfo_to_dict(address))
-    except ProgrammingError:
+    except (ProgrammingError, ValueError):  # ValueError: percent-encoded bytes that are not UTF-8
         raise _invalid() from None
     ports = str(found.get("port", "")).replace(",", "")
-    if (ports and not ports.isdigit()) or "@" in str(found.get("host", "")):
+    others = [str(value) for name, value in found.items() if name not in MAY_NAME_A_PASSWORD]
+    if (
+        "\0" in address
+        or (ports and not ports.isdigit())
+        or NO_HOST.search(str(found.get("host", "")))
+        or any(PASSWORD.search(other) for other in others)
+    ):
         raise _invalid()
     return found
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lonnymq.adapters import drivers
+from lonnymq.adapters.address import conninfo
 from lonnymq.client import after_fork
 from lonnymq.client.consume import QUIET_MS, DequeueRequest, check_limit, lane_names
 from lonnymq.client.interface import QueueCalls
@@ -60,7 +61,7 @@ class QueueBase(QueueCalls):
             )
         self.schema = schema
         self._async_commit = async_commit
-        self._listen = listen
+        self._listen = listen = conninfo(listen) if isinstance(listen, str) else listen
         self._own_pool: Any = None
         self._new_pool: Callable[[], Any]
         self._inherited: object | None = None

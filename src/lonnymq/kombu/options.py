@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from lonnymq.adapters.address import conninfo
 from lonnymq.commands import QueueSettings
 from lonnymq.errors import InvalidArgument
 from lonnymq.install.kombu_tables import SCHEMA_MAX_BYTES
@@ -34,7 +35,7 @@ class Options:
     max_attempts: int | None = None
     """The queue's setting unless given."""
     install: bool = True
-    listen: bool | str = True
+    listen: bool | str = field(default=True, repr=False)  # an address may contain a password
     pool_size: int = 10
 
 
@@ -64,6 +65,7 @@ def read_options(given: Mapping[str, Any], others: tuple[str, ...] = OPTIONS_OF_
     install = given.get("install", True)
     if not isinstance(install, bool):
         raise _invalid("install", install, "True or False")
+    listen = given.get("listen", True)
     return Options(
         schema=schema,
         lease=lease,
@@ -71,7 +73,7 @@ def read_options(given: Mapping[str, Any], others: tuple[str, ...] = OPTIONS_OF_
         channel_header=header,
         max_attempts=max_attempts,
         install=install,
-        listen=given.get("listen", True),
+        listen=conninfo(listen) if isinstance(listen, str) else listen,
         pool_size=given.get("pool_size", 10),
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class Target:
     """The queue that a client measures, and the messages it creates there."""
 
-    address: str
+    address: str = field(repr=False)  # it may contain a password
     schema: str
     channels: int
     payload_bytes: int
