@@ -203,6 +203,7 @@ def test_options_that_are_not_valid(conn: psycopg.Connection, options: Options, 
     assert running.latestOffset({"seq": 1}, TEN) == {"seq": 1}
     for wrong, why in [
         ({"channelpattern": "a", "channels": "b"}, "channels and channelPattern exclude each other"),
+        ({"consumer": "é" * 128}, "consumer is 256 bytes long"),
         ({"channels": "a,"}, "channels is 'a,', with an empty name"),
         ({"maxbytespertrigger": "0"}, "maxBytesPerTrigger is 0"),
         ({"minoffsetspertrigger": "11", "maxoffsetspertrigger": "10"}, "more than maxOffsetsPerTrigger, 10"),

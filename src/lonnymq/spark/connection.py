@@ -189,6 +189,8 @@ class QueueConnection:
 
 def _refuse_addresses(chosen: Mapping[str, str]) -> None:
     for name, value in chosen.items():
+        if "\0" in value:
+            raise InvalidOption(f"the option {name} contains a NUL character", "leave it out")
         if name != "dsn" and LOOKS_LIKE_AN_ADDRESS.search(value):
             raise InvalidOption(
                 f"the option {name} holds an address, which may contain a password", WITHOUT_SECRETS

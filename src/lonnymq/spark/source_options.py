@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from lonnymq.errors import InvalidArgument
+from lonnymq.message_options import TEXT_MAX_BYTES
 
 CONNECTION = (
     "service",
@@ -50,6 +51,11 @@ class SourceOptions:
         unknown = sorted(set(self.given) - {name.lower() for name in (*ours, *OF_SPARK)})
         if unknown:
             raise InvalidOption(f"there is no option {' or '.join(unknown)}", _meant(unknown, ours))
+        for name in (*ours, *OF_SPARK):
+            if "\0" in self.given.get(name.lower(), ""):
+                raise InvalidOption(
+                    f"{name} contains a NUL character", "PostgreSQL stores none: leave it out"
+                )
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self.given
@@ -96,14 +102,17 @@ class SourceOptions:
         return BOOLEANS[value.lower()]
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Names that are separated by commas; None if the option is not given."""
+        """Names of channels or lanes, separated by commas; None if the option is not given."""
         given = self.text(name)
         if given is None:
             return None
         names = tuple(one.strip() for one in given.split(","))
         if not all(names):
             raise InvalidOption(f"{name} is {given!r}, with an empty name", "separate names by commas")
-        _refuse_nul(name, given)
+        if any(len(one.encode(errors="replace")) > TEXT_MAX_BYTES for one in names):
+            raise InvalidOption(
+                f"{name} has a name of more than {TEXT_MAX_BYTES} bytes", "no channel or lane has such a name"
+            )
         return names
 
     def pattern(self, name: str) -> str | None:
@@ -113,7 +122,6 @@ class SourceOptions:
             return None
         if not given:
             raise InvalidOption(f"{name} is empty", "leave it out to read all channels")
-        _refuse_nul(name, given)
         return given
 
     def delay_ms(self, name: str) -> int | None:
@@ -157,8 +165,3 @@ def refuse_secrets(names: Iterable[str]) -> None:
             raise InvalidOption(
                 f"{name} must not be an option: Spark shows options in plans and logs", WITHOUT_SECRETS
             )
-
-
-def _refuse_nul(name: str, value: str) -> None:
-    if "\0" in value:
-        raise InvalidOption(f"{name} contains a NUL character, which no name in PostgreSQL has")

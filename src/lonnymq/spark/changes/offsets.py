@@ -49,7 +49,7 @@ class Offset:
         """From the text of an option."""
         try:
             return cls.of(json.loads(text))
-        except (ValueError, PositionUnknown, InvalidArgument) as error:
+        except (ValueError, RecursionError, PositionUnknown, InvalidArgument) as error:
             raise InvalidOption(f"{option} is not a position: {error}", EXAMPLE) from None
 
     def as_json(self) -> dict[str, Any]:

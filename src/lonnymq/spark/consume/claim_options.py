@@ -8,6 +8,7 @@ from typing import Self
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from lonnymq.message_options import TEXT_MAX_BYTES
 from lonnymq.spark.columns import CLAIMED, COLUMN_OPTIONS, Columns
 from lonnymq.spark.connection import QueueAddress
 from lonnymq.spark.message_filter import FILTER_OPTIONS, MessageFilter
@@ -66,6 +67,11 @@ class ClaimOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
         options = SourceOptions(given, OPTIONS)
+        consumer = options.text("consumer")
+        if consumer is not None and len(consumer.encode()) > TEXT_MAX_BYTES:
+            raise InvalidOption(
+                f"consumer is {len(consumer.encode())} bytes long", f"use 1 to {TEXT_MAX_BYTES} bytes"
+            )
         lease_s = options.integer("leaseSeconds", at_most=86_400)
         most = options.integer("maxOffsetsPerTrigger", at_most=MAX_MESSAGES) or DEFAULT_MESSAGES
         least = options.integer("minOffsetsPerTrigger", 1, at_most=MAX_MESSAGES) or 1
@@ -74,7 +80,7 @@ class ClaimOptions:
         delay_ms = options.delay_ms("maxTriggerDelay")
         return cls(
             QueueAddress.of(given),
-            options.text("consumer"),
+            consumer,
             None if lease_s is None else lease_s * 1000,
             most,
             options.integer("maxBytesPerTrigger"),

@@ -80,7 +80,7 @@ def avro_reader(text: str) -> Callable[[bytes], dict[str, Any] | None]:
 def _parsed(text: str) -> Avro:
     try:
         value: Avro = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"the schema is not JSON: {error}", EXAMPLE) from None
     fastavro = _fastavro()
     try:

@@ -68,6 +68,8 @@ class ContentColumn:
             column.schema()
         except InvalidArgument as error:
             raise InvalidOption(f"contentSchema: {error.message}", error.hint) from None
+        except RecursionError:
+            raise InvalidOption("contentSchema is nested too deeply", SCHEMAS[chosen]) from None
         return column
 
     def schema(self) -> StructType:
