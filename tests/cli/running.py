@@ -60,10 +60,11 @@ def environment(dsn: str | None, more: Mapping[str, str] | None = None) -> dict[
 def run(
     *arguments: str, dsn: str | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> Done:
-    stdout, stderr = io.StringIO(), io.StringIO()
+    stdout = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+    stderr = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace", write_through=True)
     with mock.patch.dict(os.environ, environment(dsn, env), clear=True):
         code = _main(arguments, io.TextIOWrapper(io.BytesIO(stdin)), stdout, stderr)
-    return Done(code, stdout.getvalue(), stderr.getvalue())
+    return Done(code, *(stream.buffer.getvalue().decode() for stream in (stdout, stderr)))
 
 
 def start(

@@ -351,7 +351,7 @@ def test_json_continues_until_a_signal(queue: Queue, dsn: str) -> None:
 
 
 def test_wrong_use(lonnymq: Run) -> None:
-    for arguments in (["--interval", "0"], ["--sort", "size"], ["--limit", "0"]):
+    for arguments in (["--interval", "0"], ["--interval", "1e15"], ["--sort", "size"], ["--limit", "0"]):
         done = lonnymq("top", "--once", *arguments)
         assert (done.code, done.stdout, arguments[0] in done.said) == (2, "", True)
 

@@ -157,6 +157,7 @@ def test_an_error_is_one_sentence(tmp_path: Path) -> None:
         (["load", "x.parquet", "--format", "xml", "--dsn", "dbname=x"], 2, "xml"),
         (["archive", "lake", "--conf", "nonsense", "--dsn", "dbname=x"], 1, "write --conf name=value"),
         (["archive", "lake", "--rows-per-commit", "0"], 2, "--rows-per-commit"),
+        (["report", "--until", "0001-01-01", "--dsn", "dbname=x"], 2, "0001-01-01 00:00:00 is too far away"),
     ],
 )
 def test_bad_input_is_refused_before_spark_starts(arguments: list[str], code: int, expected: str) -> None:

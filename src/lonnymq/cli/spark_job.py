@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from lonnymq.cli.failure import BadValue
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,7 +129,13 @@ def _options(dsn: str | None, schema: str, *, is_remote: bool) -> dict[str, str]
 
 def local_time(at: datetime | None) -> datetime | None:
     """Local time, unless it has a time zone."""
-    return at if at is None or at.tzinfo is not None else at.astimezone()
+    try:
+        found = at if at is None or at.tzinfo is not None else at.astimezone()
+        if found is not None:
+            found.astimezone(UTC)  # which files of a lake are named after
+    except (ValueError, OverflowError):
+        raise BadValue(f"the time {at} is too far away", "leave out --since or --until") from None
+    return found
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from lonnymq.monitor.poll import Poller
     from lonnymq.monitor.state import QueueSnapshot
 
-Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two polls of the database.")]
+Interval = Annotated[
+    float, typer.Option(min=0.1, max=86_400, help="Seconds between two polls of the database.")
+]
 SortBy = Annotated[
     Sort,
     typer.Option(
