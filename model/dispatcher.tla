@@ -24,13 +24,22 @@
 (* some earlier transaction has locked and then left (touched; in the      *)
 (* engine, xmax <> 0): the dispatcher places these again first.            *)
 (*                                                                         *)
-(* Time is not a number. The clock says which messages have become due,    *)
-(* which leases have run out, and that the second of an alarm is over; it  *)
-(* may say so at any moment. So every order of these events is explored.   *)
+(* Time is not a number. Messages become due, leases run out, and the      *)
+(* second of an alarm passes at any moment. Only the dispatcher acts on    *)
+(* that, and it reads the clock once, at its start. So the model decides   *)
+(* at the start of each dispatch what has happened by then: all of it,     *)
+(* some of it, or nothing.                                                 *)
+(*                                                                         *)
+(* A create is one step. Until it commits, it locks nothing and no other   *)
+(* transaction sees it. But its id may be lower than ids that have been    *)
+(* committed before it: here, ids are committed in any order.              *)
 (*                                                                         *)
 (* A crash takes back the transactions that are open, and any number of    *)
 (* the last commits that were asynchronous: disk is the state up to which  *)
 (* the log is on the disk. A consumer keeps what it remembers (held).      *)
+(*                                                                         *)
+(* What can no longer make a difference is dropped from the state, so that *)
+(* TLC finds fewer states: see Gone, Remembered, Remaining and Lowered.    *)
 (*                                                                         *)
 (* The order of a channel is that of its ids. Its shares: each message     *)
 (* costs one tag. notices.tla has the proof that each notice is read once, *)
@@ -50,6 +59,7 @@ CONSTANTS
     Limit,          \* max_concurrency of every channel; 0: none
     MaxAttempts,
     AsyncDequeue,   \* dequeues commit asynchronously
+    SlowDequeue,    \* a dequeue may read the tick some time before it takes entries
     Budget          \* how often each disturbance may happen: see Disturbances
 
 Ids == 1..Messages
@@ -108,7 +118,7 @@ EmptyDb == [
 
 Idle == [call |-> "idle", step |-> 0, m |-> 0, g |-> 0, tok |-> 0, lockMessage |-> {}, lockLease |-> {},
     readyDel |-> {}, readyAdd |-> {}, scheduledDel |-> {}, rows |-> {}, notice |-> {}, leaseDel |-> {},
-    leaseAdd |-> {}, isAsync |-> FALSE]
+    leaseAdd |-> {}, isAsync |-> FALSE, floor |-> 0, horizon |-> 0]
 \* What the dispatcher has changed in the tables that only it writes.
 NoNews == [line |-> {}, backlog |-> EmptyDb.backlog, lane |-> EmptyLane, slots |-> EmptyDb.slots, alarm |-> {},
     readyLocked |-> {}, checkLocked |-> 0, passed |-> {}, recent |-> EmptyDb.recent]
@@ -136,6 +146,27 @@ ScheduledLocked(s) == UNION {t.scheduledDel : t \in Others(s)} \cup (IF s = Nobo
 MessageLocked(s) == UNION {t.lockMessage : t \in Others(s)} \cup (IF s = Nobody THEN {} ELSE disp.tx.lockMessage)
 LeaseLocked(s) == UNION {t.lockLease : t \in Others(s)} \cup (IF s = Nobody THEN {} ELSE disp.tx.lockLease)
 
+\* Rows of ready that a transaction has locked keep its id when it is rolled back, or is lost in a crash.
+Touched(entries, by) == (entries \ by) \cup {[e EXCEPT !.touched = TRUE] : e \in entries \cap by}
+\* What is on the disk if the log reaches it now. d is committed, t and own are the open transactions: of these, the
+\* locks are in the log.
+OnDisk(d, t, own) == [d EXCEPT !.notice = @ \cup own.read,
+                               !.ready = Touched(@, UNION {t[s].readyDel : s \in Sessions} \cup own.tx.readyDel)]
+\* What is on the disk after a commit or rollback that leads to this state. If it is asynchronous, that is decided here
+\* for the time until the next one: nothing new, all but this commit, or this commit, too.
+IsOnDisk(d, t, own, isAsync) == disk' \in
+    IF left.crash = 0 THEN {0}
+    ELSE {OnDisk(d, t, own)} \cup (IF isAsync THEN {disk, OnDisk(db, tx, disp)} ELSE {})
+
+\* What can no longer make a difference is not part of the state. A finished message has no generation and no owner, and
+\* nobody remembers its tokens, unless a dead_retry or a crash can bring it back. Ends of leases are forgotten with their
+\* leases.
+Gone(is) == [NoMessage EXCEPT !.is = is]
+CanRevive == left.revive > 0 \/ \E s \in Sessions : tx[s].call = "revive"
+IsOver(d, m) == d.message[m].is \in {"completed", "cancelled"} \/ (d.message[m].is = "dead" /\ ~CanRevive)
+Remembered(deliveries, d, onDisk) == {h \in deliveries : ~IsOver(d, h.m) \/ (left.crash > 0 /\ ~IsOver(onDisk, h.m))}
+Remaining(ends, d, open) == {x \in ends : \E l \in d.lease \cup UNION {open[s].leaseAdd : s \in Sessions} : Ends(l) = x}
+
 \* ---------------------------------------------------------------- the lane
 \* w is the view of the dispatcher while it works: the tables, others (the entries of ready that others have locked)
 \* and out (the committed entries that it has deleted).
@@ -145,6 +176,9 @@ ReadyCount(w) == IF Cardinality(Servable(w)) > Target THEN Target ELSE Cardinali
 OpenLines(w) == {c \in AllChannels : Of(w.line, c) /= {} /\ w.backlog[c].open /\ w.backlog[c].tag >= w.lane.v}
 FirstTag(w) == MinOr({w.backlog[c].tag : c \in OpenLines(w)}, Infinity)
 Before(e, tag, m) == e.tag < tag \/ (e.tag = tag /\ e.m <= m)
+\* x is e, or comes before it. Two generations of a message may be in one place; the older one is void.
+Nth(stubs, s) == Cardinality({x \in stubs : x.m < s.m \/ (x.m = s.m /\ x.g <= s.g)})
+IsAhead(x, e) == x.tag < e.tag \/ (x.tag = e.tag /\ (x.m < e.m \/ (x.m = e.m /\ x.g <= e.g)))
 IsLow(w) == /\ w.lane.horizon /= Infinity
             /\ \/ w.lane.lowTag /= 0 /\ w.lane.horizon < w.lane.lowTag
                \/ ~\E e \in Servable(w) : w.lane.lowTag /= 0 /\ Before(e, w.lane.lowTag, w.lane.lowId)
@@ -248,7 +282,7 @@ Reopened(w, channels) ==
 
 \* channel_states and lane_place: new messages go straight into ready if it is their turn, otherwise into their line.
 LastOf(w, c) == LET S == {e \in Of(w.ready, c) : e.tag >= w.lane.floor} IN
-    CHOOSE e \in S : \A x \in S : x.tag < e.tag \/ (x.tag = e.tag /\ x.m <= e.m)
+    CHOOSE e \in S : \A x \in S : IsAhead(x, e)
 State(w, c, entries) ==
     LET first == Min({e.m : e \in Of(entries, c)})
         hasLine == Of(w.line, c) /= {}
@@ -278,7 +312,7 @@ Placed(w0, entries) ==
         states == TLCEval([c \in channels |-> State(w0, c, entries)])
         w == TLCEval(WithdrawnAll(w0, states, channels))
         hasLine(c) == states[c].hasLine \/ states[c].mark
-        nth(e) == Cardinality({x \in Of(entries, ChannelOf(e.m)) : x.m <= e.m})
+        nth(e) == Nth(Of(entries, ChannelOf(e.m)), e)
         tagOf(e) == states[ChannelOf(e.m)].tag + nth(e) - 1
         may(e) == ~hasLine(ChannelOf(e.m)) /\ tagOf(e) < w.lane.horizon /\ nth(e) <= Room(w, ChannelOf(e.m))
         nthOfAll(e) == Cardinality({x \in entries : may(x) /\ (tagOf(x) < tagOf(e) \/ (tagOf(x) = tagOf(e) /\ x.m <= e.m))})
@@ -297,7 +331,6 @@ Placed(w0, entries) ==
                 ELSE IF c \in channels /\ direct /= {} /\ states[c].recent /= 0 THEN 0 ELSE p.recent[c]])]
 
 \* lane_refill: move messages from the lines to ready, lowest tag first, up to the lowest tag that stays in a line.
-Nth(stubs, s) == Cardinality({x \in stubs : x.m < s.m \/ (x.m = s.m /\ x.g <= s.g)})
 OrderOf(w, c) == Cardinality({x \in OpenLines(w) :
     w.backlog[x].tag < w.backlog[c].tag \/ (w.backlog[x].tag = w.backlog[c].tag /\ x <= c)})
 RECURSIVE RefilledAll(_, _, _, _)
@@ -345,7 +378,7 @@ LaneDispatched(w0, entries, hinted) ==
         f == IF isRefilled /\ room > 0 THEN TLCEval(Refilled(p, room)) ELSE p
         h == TLCEval([f EXCEPT !.lane.horizon = FirstTag(f)])
         count == ReadyCount(h)
-        middle == CHOOSE e \in Free(h) : Cardinality({x \in Free(h) : Before(x, e.tag, e.m) /\ x /= e}) = count \div 2
+        middle == CHOOSE e \in Free(h) : Cardinality({x \in Free(h) : IsAhead(x, e) /\ x /= e}) = count \div 2
         isLow == count < (Target + 1) \div 2 \/ Cardinality(Free(h)) <= count \div 2
     IN IF isDone THEN [p EXCEPT !.lane.horizon = Infinity]
        ELSE IF isRefilled THEN [h EXCEPT !.lane.lowTag = IF isLow THEN 0 ELSE middle.tag,
@@ -354,22 +387,36 @@ LaneDispatched(w0, entries, hinted) ==
        ELSE h
 
 \* -------------------------------------------------------- the dispatcher
-IsDue(d) ==
+IsDue(d, time) ==
     \/ d.notice /= {}
     \/ \E a \in d.alarm : a.due
     \/ d.checkLocked = 2
-    \/ \E s \in d.scheduled : s.m \in clock.due /\ s \notin d.passed
-    \/ \E l \in d.lease : Ends(l) \in clock.over /\ Ends(l) \notin d.swept
+    \/ \E s \in d.scheduled : s.m \in time.due /\ s \notin d.passed
+    \/ \E l \in d.lease : Ends(l) \in time.over /\ Ends(l) \notin d.swept
     \/ LET w == View(d, ReadyLocked(Nobody)) IN IsLow(w) \/ HasRollback(w)
     \/ d.lane.stuck = 2
 
-\* dispatch and dispatch_read: take the lock, and read the notices in one snapshot.
-DispatchRead ==
+\* What may have happened since the last dispatch, for all that the dispatcher knows: leases have run out, also those
+\* that are not committed yet; messages have become due; and the second is over that alarms wait for.
+EndsAhead == {Ends(l) : l \in db.lease \cup UNION {tx[s].leaseAdd : s \in Sessions}} \ clock.over
+DueAhead == {m \in Ids \ clock.due : db.message[m].is = "live"}
+SecondLater == [db EXCEPT !.alarm = {[a EXCEPT !.due = TRUE] : a \in @}, !.checkLocked = IF @ = 1 THEN 2 ELSE @,
+                          !.lane.stuck = IF @ = 1 THEN 2 ELSE @]
+
+\* dispatch and dispatch_read: read the clock, take the lock, and read the notices in one snapshot.
+DispatchAt(d, time) ==
     /\ disp.step = "idle"
-    /\ IsDue(db)
+    /\ IsDue(d, time)
     /\ disp' = [disp EXCEPT !.step = "read", !.read = db.notice]
-    /\ db' = [db EXCEPT !.notice = {}]
-    /\ UNCHANGED <<tx, clock, disk, held, seen, left>>
+    /\ db' = [d EXCEPT !.notice = {}]
+    /\ clock' = time
+DispatchRead ==
+    /\ \E ends \in SUBSET EndsAhead, due \in SUBSET DueAhead, d \in {db, SecondLater} :
+        DispatchAt(d, [due |-> clock.due \cup due, over |-> clock.over \cup ends])
+    /\ UNCHANGED <<tx, disk, held, seen, left>>
+\* The same after a long time: all that can happen has happened.
+TimeLater == [due |-> clock.due \cup DueAhead, over |-> clock.over \cup EndsAhead]
+DispatchReadLate == DispatchAt(SecondLater, TimeLater)
 
 \* leases_sweep: the leases that ran out, as far as nobody has locked them. What is locked is looked at again later.
 Swept(w) ==
@@ -380,7 +427,7 @@ Swept(w) ==
         back == {s \in alive : s.m \notin MessageLocked(Nobody)}
         kept == {[l EXCEPT !.stubs = AliveOf(w.message, @) \ back] : l \in mine}
         row(s) == LET r == w.message[s.m] IN
-            IF r.mark THEN [r EXCEPT !.is = "cancelled"]
+            IF r.mark THEN Gone("cancelled")
             ELSE IF r.attempts + 1 >= MaxAttempts THEN [r EXCEPT !.is = "dead", !.attempts = @ + 1]
             ELSE [r EXCEPT !.gen = @ + 1, !.attempts = @ + 1]
         rows == {<<s.m, row(s)>> : s \in back}
@@ -457,28 +504,37 @@ DispatchWork ==
     /\ UNCHANGED <<db, tx, disk, held, seen, left>>
 
 \* What the dispatcher commits: the tables that only it writes, and its changes to the others.
-Known(ends) == {x \in ends : \E l \in db.lease \cup UNION {tx[s].leaseAdd : s \in Sessions} : Ends(l) = x}
 Dispatched ==
     LET n == disp.new IN
     [Applied(db, disp.tx) EXCEPT
         !.line = n.line, !.backlog = n.backlog, !.recent = n.recent, !.lane = n.lane, !.slots = n.slots,
         !.alarm = n.alarm, !.readyLocked = n.readyLocked, !.checkLocked = n.checkLocked, !.passed = n.passed,
         !.scheduled = @ \cup disp.scheduledAdd,
-        !.swept = Known(disp.swept)]
+        !.swept = disp.swept]
 
-Durably(state) == IF left.crash > 0 THEN state ELSE 0
-Commits(state, isAsync) == IF isAsync THEN disk' = disk ELSE disk' = Durably(state)
+\* Only the differences between tags matter. So tags are lowered such that the floor is 1, and TLC finds fewer states.
+\* 0 says that there is no tag. (Before a crash, tags are left as they are: those on the disk are older.)
+Lower(tag, by) == IF tag = 0 \/ tag = Infinity THEN tag ELSE tag - by
+LowerAll(S, by) == {[e EXCEPT !.tag = @ - by] : e \in S}
+LowerBy(d) == IF left.crash > 0 \/ d.lane.floor = 0 THEN 0 ELSE d.lane.floor - 1
+Lowered(d, by) == IF by = 0 THEN d ELSE [d EXCEPT
+    !.ready = LowerAll(@, by), !.readyLocked = LowerAll(@, by),
+    !.recent = [c \in AllChannels |-> Lower(@[c], by)],
+    !.backlog = [c \in AllChannels |-> IF Of(d.line, c) = {} THEN @[c] ELSE [@[c] EXCEPT !.tag = @ - by]],
+    !.lane = [@ EXCEPT !.v = @ - by, !.floor = @ - by, !.issued = @ - by,
+                       !.horizon = Lower(@, by), !.lowTag = Lower(@, by)]]
 
 DispatchCommit ==
     /\ disp.step = "done"
-    /\ db' = Dispatched
+    /\ \E d \in {Dispatched} : \E by \in {LowerBy(d)} :
+          /\ db' = Lowered([d EXCEPT !.swept = Remaining(@, d, tx)], by)
+          /\ tx' = IF by = 0 THEN tx ELSE [s \in Sessions |-> [tx[s] EXCEPT
+                !.readyDel = LowerAll(@, by), !.floor = Lower(@, by), !.horizon = Lower(@, by)]]
+          /\ clock' = [clock EXCEPT !.over = Remaining(@, d, tx)]
     /\ disp' = IdleDisp
-    /\ Commits(Dispatched, disp.tx.isAsync)
-    /\ clock' = [clock EXCEPT !.over = Known(@)]
-    /\ UNCHANGED <<tx, held, seen, left>>
-
-\* Rows of ready that a transaction has locked keep its id when it is rolled back.
-Touched(entries, by) == (entries \ by) \cup {[e EXCEPT !.touched = TRUE] : e \in entries \cap by}
+    /\ IsOnDisk(db', tx', disp', disp.tx.isAsync)
+    /\ held' = Remembered(held, db', disk')
+    /\ UNCHANGED <<seen, left>>
 
 DispatchRollback ==
     /\ disp.step /= "idle"
@@ -486,7 +542,8 @@ DispatchRollback ==
     /\ left' = [left EXCEPT !.rollback = @ - 1]
     /\ db' = [Committed EXCEPT !.ready = Touched(@, disp.tx.readyDel)]
     /\ disp' = IdleDisp
-    /\ UNCHANGED <<tx, clock, disk, held, seen>>
+    /\ IsOnDisk(db', tx, disp', TRUE)
+    /\ UNCHANGED <<tx, clock, held, seen>>
 
 Dispatcher == DispatchRead \/ DispatchWork \/ DispatchCommit \/ DispatchRollback
 
@@ -495,24 +552,20 @@ Begin(s, t) == tx' = [tx EXCEPT ![s] = t]
 Use(what) == left[what] > 0 /\ left' = [left EXCEPT ![what] = @ - 1]
 Tells(channels) == IF Limit = 0 THEN {} ELSE {News("slot", c, 0) : c \in channels}
 
-\* message_create: the message, and a notice. Ids are given out in order, commits come in any order.
-Create(s, m) ==
-    /\ tx[s].call = "idle"
-    /\ db.message[m].is = "none" /\ \A x \in 1..(m - 1) : db.message[x].is /= "none" \/ \E t \in Sessions : tx[t].m = x
-    /\ \A t \in Sessions : tx[t].m /= m \/ tx[t].call /= "create"
-    /\ Begin(s, [Idle EXCEPT !.call = "create", !.m = m, !.rows = {<<m, [NoMessage EXCEPT !.is = "live"]>>},
-                             !.notice = {News("new", m, 0)}])
-    /\ UNCHANGED <<db, disp, clock, disk, held, seen, left>>
+\* message_create: the message, and a notice. It is one step: see the theory of operation.
+Create(m) ==
+    /\ db.message[m].is = "none"
+    /\ db' = [db EXCEPT !.message[m].is = "live", !.notice = @ \cup {News("new", m, 0)}]
+    /\ IsOnDisk(db', tx, disp, FALSE)
+    /\ seen' = [seen EXCEPT !.created = @ \cup {m}]
+    /\ UNCHANGED <<tx, disp, clock, held, left>>
 
-\* message_dequeue, first statements: lock the first entries that can be served.
-DequeueTake(s) ==
-    /\ tx[s].call = "idle"
-    /\ LET w == View(db, ReadyLocked(s))
-           S == Servable(w)
-           first == {e \in S : Cardinality({x \in S : Before(x, e.tag, e.m)}) <= Batch}
-       IN /\ S /= {}
-          /\ Begin(s, [Idle EXCEPT !.call = "dequeue", !.step = 1, !.readyDel = first])
-    /\ UNCHANGED <<db, disp, clock, disk, held, seen, left>>
+CreateRollback(m) ==
+    /\ db.message[m].is = "none"
+    /\ Use("rollback")
+    /\ db' = [db EXCEPT !.message[m].is = "never"]
+    /\ IsOnDisk(db', tx, disp, FALSE)
+    /\ UNCHANGED <<tx, disp, clock, held, seen>>
 
 \* Tokens are random numbers. Here the lowest number that nobody knows is as good.
 Tokens == {l.tok : l \in db.lease} \cup {h.tok : h \in held} \cup {x[1] : x \in db.swept \cup clock.over}
@@ -521,23 +574,51 @@ Tokens == {l.tok : l \in db.lease} \cup {h.tok : h \in held} \cup {x[1] : x \in 
          \cup (IF left.crash > 0 THEN {l.tok : l \in disk.lease} \cup {disk.message[m].owner : m \in Ids} ELSE {})
 NewToken == Min((1..(Cardinality(Tokens) + 1)) \ Tokens)
 
-\* message_dequeue, next statement: look at the messages. Those that were cancelled are void; those that are locked are
-\* set aside (ready_skip); the others are leased (lease_write).
+\* message_dequeue: look at the messages of the entries that transaction t has taken. Those that were cancelled are void;
+\* those that are locked are set aside (ready_skip); the others are leased (lease_write).
+Looks(s, t) ==
+    LET entries == Stubs(t.readyDel)
+        alive == AliveOf(db.message, entries)
+        locked == {e \in alive : e.m \in MessageLocked(s)}
+        served == alive \ locked
+        lease == [tok |-> NewToken, ver |-> 0, stubs |-> served]
+        early == {e \in served : e.m \notin clock.due}
+    IN /\ Begin(s, [t EXCEPT !.step = 2, !.tok = IF served = {} THEN 0 ELSE lease.tok,
+            !.leaseAdd = IF served = {} THEN {} ELSE {lease},
+            !.notice = {News("locked", e.m, e.g) : e \in locked}
+                \cup Tells({ChannelOf(e.m) : e \in entries \ served})
+                \cup (IF served = {} THEN {} ELSE {News("lease", lease.tok, 0)}),
+            !.isAsync = AsyncDequeue /\ Limit = 0])
+       /\ seen' = IF early = {} THEN seen ELSE [seen EXCEPT !.broken = @ \cup {9}]
+
+\* The message of an entry in ready has no lease. Only a cancel or a reschedule can lock or change it, so without these
+\* it makes no difference when a dequeue looks at it, and TLC finds fewer states if it looks at once.
+CanWithdraw == left.cancel + left.reschedule > 0 \/ \E s \in Sessions : tx[s].call \in {"cancel", "reschedule"}
+
+\* message_dequeue, first statement: read the tick. That only matters if a dispatch commits before the next statement,
+\* so otherwise both are one step.
+DequeueBegin(s) ==
+    /\ SlowDequeue
+    /\ tx[s].call = "idle" /\ disp.step = "done"
+    /\ Begin(s, [Idle EXCEPT !.call = "dequeue", !.floor = db.lane.floor, !.horizon = db.lane.horizon])
+    /\ UNCHANGED <<db, disp, clock, disk, held, seen, left>>
+
+\* ready_take: lock the first entries that can be served.
+DequeueTake(s) ==
+    /\ tx[s].call = "idle" \/ (tx[s].call = "dequeue" /\ tx[s].step = 0)
+    /\ LET tick == IF tx[s].call = "idle" THEN db
+                   ELSE [db EXCEPT !.lane.floor = tx[s].floor, !.lane.horizon = tx[s].horizon]
+           S == Servable(View(tick, ReadyLocked(s)))
+           first == {e \in S : Cardinality({x \in S : IsAhead(x, e)}) <= Batch}
+           t == [Idle EXCEPT !.call = "dequeue", !.step = 1, !.readyDel = first]
+       IN /\ S /= {}
+          /\ IF CanWithdraw THEN Begin(s, t) /\ UNCHANGED seen ELSE Looks(s, t)
+    /\ UNCHANGED <<db, disp, clock, disk, held, left>>
+
+\* The next statement looks at the messages.
 DequeueRead(s) ==
     /\ tx[s].call = "dequeue" /\ tx[s].step = 1
-    /\ LET entries == Stubs(tx[s].readyDel)
-           alive == AliveOf(db.message, entries)
-           locked == {e \in alive : e.m \in MessageLocked(s)}
-           served == alive \ locked
-           lease == [tok |-> NewToken, ver |-> 0, stubs |-> served]
-           early == {e \in served : e.m \notin clock.due}
-       IN /\ Begin(s, [tx[s] EXCEPT !.step = 2, !.tok = IF served = {} THEN 0 ELSE lease.tok,
-                !.leaseAdd = IF served = {} THEN {} ELSE {lease},
-                !.notice = {News("locked", e.m, e.g) : e \in locked}
-                    \cup Tells({ChannelOf(e.m) : e \in entries \ served})
-                    \cup (IF served = {} THEN {} ELSE {News("lease", lease.tok, 0)}),
-                !.isAsync = AsyncDequeue /\ Limit = 0])
-          /\ seen' = IF early = {} THEN seen ELSE [seen EXCEPT !.broken = @ \cup {9}]
+    /\ Looks(s, tx[s])
     /\ UNCHANGED <<db, disp, clock, disk, held, left>>
 
 \* The lease that a consumer shows with its token, and whether that is the current one.
@@ -561,7 +642,7 @@ Settle(s, h, call, row, notice) ==
 Complete(s, h) ==
     /\ tx[s].call = "idle"
     /\ LET r == db.message[h.m] IN
-       Settle(s, h, "complete", [r EXCEPT !.is = IF r.mark THEN "cancelled" ELSE "completed"], {})
+       Settle(s, h, "complete", Gone(IF r.mark THEN "cancelled" ELSE "completed"), {})
     /\ UNCHANGED <<db, disp, clock, disk, held, left>>
 
 \* message_retry: after a failure ("fail"), which uses up an attempt, or unharmed ("release").
@@ -569,7 +650,7 @@ Retry(s, h, how) ==
     /\ tx[s].call = "idle"
     /\ LET r == db.message[h.m]
            attempts == IF how = "fail" THEN r.attempts + 1 ELSE r.attempts
-           after == IF r.mark THEN [r EXCEPT !.is = "cancelled"]
+           after == IF r.mark THEN Gone("cancelled")
                     ELSE IF how = "fail" /\ attempts >= MaxAttempts THEN [r EXCEPT !.is = "dead", !.attempts = attempts]
                     ELSE [r EXCEPT !.gen = @ + 1, !.attempts = attempts]
        IN Settle(s, h, "retry", after, IF after.is = "live" THEN {News("back", h.m, after.gen)} ELSE {})
@@ -599,21 +680,21 @@ WithdrawLock(s, m, call) ==
 
 \* What becomes of a message that waited: it is gone, or comes back with a new generation at a new time.
 Waited(t) == LET r == db.message[t.m] IN
-    IF t.call = "cancel" THEN [t EXCEPT !.step = 3, !.rows = {<<t.m, [r EXCEPT !.is = "cancelled"]>>},
+    IF t.call = "cancel" THEN [t EXCEPT !.step = 3, !.rows = {<<t.m, Gone("cancelled")>>},
                                         !.notice = @ \cup Tells({ChannelOf(t.m)})]
     ELSE [t EXCEPT !.step = 3, !.rows = {<<t.m, [r EXCEPT !.gen = @ + 1]>>},
                    !.notice = @ \cup {News("back", t.m, r.gen + 1)} \cup Tells({ChannelOf(t.m)})]
 
 \* message_withdraw and entries_delete: delete the entry in scheduled or ready. They wait for whoever has locked it.
+EntriesInReady(s) == {e \in db.ready : Stub(e.m, e.g) = Stub(tx[s].m, tx[s].g)
+                                      /\ (e.tag >= db.lane.floor \/ Key(e) \in db.readyLocked)}
+EntriesInScheduled(s) == db.scheduled \cap {Stub(tx[s].m, tx[s].g)}
+FindsUnlocked(s) == EntriesInReady(s) \cap ReadyLocked(s) = {} /\ EntriesInScheduled(s) \cap ScheduledLocked(s) = {}
 WithdrawFind(s) ==
     /\ tx[s].call \in {"cancel", "reschedule"} /\ tx[s].step = 1
-    /\ LET stub == Stub(tx[s].m, tx[s].g)
-           inReady == {e \in db.ready : Stub(e.m, e.g) = stub /\ (e.tag >= db.lane.floor \/ Key(e) \in db.readyLocked)}
-           inScheduled == db.scheduled \cap {stub}
-       IN /\ inReady \cap ReadyLocked(s) = {}
-          /\ inScheduled \cap ScheduledLocked(s) = {}
-          /\ Begin(s, IF inReady \cup inScheduled = {} THEN [tx[s] EXCEPT !.step = 2]
-                      ELSE Waited([tx[s] EXCEPT !.readyDel = inReady, !.scheduledDel = inScheduled]))
+    /\ FindsUnlocked(s)
+    /\ Begin(s, IF EntriesInReady(s) \cup EntriesInScheduled(s) = {} THEN [tx[s] EXCEPT !.step = 2]
+                ELSE Waited([tx[s] EXCEPT !.readyDel = EntriesInReady(s), !.scheduledDel = EntriesInScheduled(s)]))
     /\ UNCHANGED <<db, disp, clock, disk, held, seen, left>>
 
 \* The next statement looks for a lease. A leased message is marked, or left alone. Any other is in a line or not placed
@@ -640,7 +721,7 @@ Revive(s, m) ==
     /\ UNCHANGED <<db, disp, clock, disk, held, seen>>
 
 \* ----------------------------------------------------- ends of transactions
-IsComplete(t) == t.call \in {"create", "complete", "retry", "extend", "revive"}
+IsComplete(t) == t.call \in {"complete", "retry", "extend", "revive"}
                  \/ (t.call = "dequeue" /\ t.step = 2) \/ (t.call \in {"cancel", "reschedule"} /\ t.step = 3)
 
 Commit(s) ==
@@ -650,11 +731,14 @@ Commit(s) ==
            d == Applied(db, t)
            owned == IF t.call /= "dequeue" THEN d
                     ELSE [d EXCEPT !.message = [m \in Ids |-> IF \E x \in got : x.m = m THEN [@[m] EXCEPT !.owner = t.tok] ELSE @[m]]]
-       IN /\ db' = owned
-          /\ Commits([owned EXCEPT !.notice = @ \cup disp.read], t.isAsync)
-          /\ held' = IF t.call = "dequeue" THEN held \cup {[m |-> x.m, tok |-> t.tok] : x \in got} ELSE held
+           open == [tx EXCEPT ![s] = Idle]
+       IN /\ db' = [owned EXCEPT !.swept = Remaining(@, owned, open)]
+          /\ tx' = open
+          /\ IsOnDisk(db', open, disp, t.isAsync)
+          /\ held' = Remembered(IF t.call = "dequeue" THEN held \cup {[m |-> x.m, tok |-> t.tok] : x \in got} ELSE held,
+                                db', disk')
+          /\ clock' = [clock EXCEPT !.over = Remaining(@, owned, open)]
           /\ seen' = [seen EXCEPT
-                !.created = IF t.call = "create" THEN @ \cup {t.m} ELSE @,
                 !.completed = IF t.call = "complete" THEN @ \cup {t.m} ELSE @,
                 !.broken = @ \cup
                     \* served although it was cancelled or rescheduled, or the other way round
@@ -662,56 +746,29 @@ Commit(s) ==
                     (IF t.call \in {"cancel", "reschedule"} /\ LeasesOf(db, t.m) /= {}
                         /\ ~IsAlive(owned.message, t.m, t.g) THEN {3} ELSE {}) \cup
                     (IF t.call = "complete" /\ t.m \in seen.completed THEN {6} ELSE {})]
-          /\ tx' = [tx EXCEPT ![s] = Idle]
-    /\ UNCHANGED <<disp, clock, left>>
+    /\ UNCHANGED <<disp, left>>
 
 \* The transaction is rolled back, or its session is terminated, after any of its statements.
 Rollback(s) ==
-    /\ tx[s].call /= "idle"
+    /\ tx[s].call /= "idle" /\ (tx[s].call = "dequeue" => tx[s].step > 0)
     /\ Use("rollback")
-    /\ db' = [db EXCEPT !.ready = Touched(@, tx[s].readyDel),
-                        !.message = IF tx[s].call = "create" THEN [@ EXCEPT ![tx[s].m].is = "never"] ELSE @]
-    /\ disk' = IF left.crash > 0 /\ tx[s].call = "create" THEN [disk EXCEPT !.message[tx[s].m].is = "never"] ELSE disk
     /\ tx' = [tx EXCEPT ![s] = Idle]
-    /\ UNCHANGED <<disp, clock, held, seen>>
+    /\ db' = [db EXCEPT !.ready = Touched(@, tx[s].readyDel), !.swept = Remaining(@, db, tx')]
+    /\ clock' = [clock EXCEPT !.over = Remaining(@, db, tx')]
+    /\ IsOnDisk(db', tx', disp, TRUE)
+    /\ UNCHANGED <<disp, held, seen>>
 
-\* ------------------------------------------------------- time and crashes
-FallDue(m) ==
-    /\ m \notin clock.due /\ db.message[m].is = "live"
-    /\ clock' = [clock EXCEPT !.due = @ \cup {m}]
-    /\ UNCHANGED <<db, tx, disp, disk, held, seen, left>>
-
-RunOut(l) ==
-    /\ Ends(l) \notin clock.over
-    /\ clock' = [clock EXCEPT !.over = @ \cup {Ends(l)}]
-    /\ UNCHANGED <<db, tx, disp, disk, held, seen, left>>
-LeaseRunsOut == \E l \in db.lease \cup UNION {tx[s].leaseAdd : s \in Sessions} : RunOut(l)
-
-\* A second passes. The dispatcher is not in the middle of its work, which takes some milliseconds.
-SecondPasses ==
-    /\ disp.step = "idle"
-    /\ db' = [db EXCEPT !.alarm = {[a EXCEPT !.due = TRUE] : a \in @},
-                        !.checkLocked = IF @ = 1 THEN 2 ELSE @, !.lane.stuck = IF @ = 1 THEN 2 ELSE @]
-    /\ db' /= db
-    /\ UNCHANGED <<tx, disp, clock, disk, held, seen, left>>
-
-\* The log reaches the disk.
-Flush ==
-    /\ left.crash > 0 /\ disk /= Committed
-    /\ disk' = Committed
-    /\ UNCHANGED <<db, tx, disp, clock, held, seen, left>>
-
+\* ---------------------------------------------------------------- crashes
+\* The server crashes and starts again. The log may have reached the disk just before.
 Crash ==
     /\ Use("crash")
-    /\ LET locked == UNION {tx[s].readyDel : s \in Sessions} \cup disp.tx.readyDel
-           ids == {m \in Ids : \E s \in Sessions : tx[s].call = "create" /\ tx[s].m = m}
-           d == [disk EXCEPT !.ready = Touched(@, locked),
-                    !.message = [m \in Ids |-> IF m \in ids THEN [@[m] EXCEPT !.is = "never"] ELSE @[m]]]
-       IN /\ db' = d
-          /\ disk' = IF left'.crash > 0 THEN d ELSE 0
     /\ tx' = [s \in Sessions |-> Idle]
     /\ disp' = IdleDisp
-    /\ UNCHANGED <<clock, held, seen>>
+    /\ \E d \in {disk, OnDisk(db, tx, disp)} :
+          /\ db' = [d EXCEPT !.swept = Remaining(@, d, tx')]
+          /\ clock' = [clock EXCEPT !.over = Remaining(@, d, tx')]
+          /\ disk' = IF left'.crash > 0 THEN db' ELSE 0
+    /\ UNCHANGED <<held, seen>>
 
 \* ------------------------------------------------------------ the behaviour
 Init ==
@@ -723,8 +780,7 @@ Init ==
     /\ left = Budget
 
 Call(s) ==
-    \/ \E m \in Ids : Create(s, m)
-    \/ DequeueTake(s) \/ DequeueRead(s)
+    \/ DequeueBegin(s) \/ DequeueTake(s) \/ DequeueRead(s)
     \/ \E h \in held : Complete(s, h) \/ Retry(s, h, "fail") \/ Retry(s, h, "release") \/ Extend(s, h)
     \/ \E m \in Ids : WithdrawLock(s, m, "cancel") \/ WithdrawLock(s, m, "reschedule")
     \/ WithdrawFind(s) \/ WithdrawLease(s)
@@ -734,18 +790,19 @@ Call(s) ==
 Next ==
     \/ Dispatcher
     \/ \E s \in Sessions : Call(s)
-    \/ \E m \in Ids : FallDue(m)
-    \/ LeaseRunsOut \/ SecondPasses \/ Flush \/ Crash
+    \/ \E m \in Ids : Create(m) \/ CreateRollback(m)
+    \/ Crash
 
 \* Somebody asks: sessions go on dequeuing, and whoever dequeues dispatches. Transactions end, except those of sessions
-\* that may leave one open. Leases run out, and time passes.
+\* that may leave one open. Leases run out, and time passes. This is weak fairness of the steps of the dispatcher and of
+\* the sessions, and strong fairness of DispatchReadLate, because other dispatches may come between. It is written with
+\* the states in which these steps are enabled, because TLC takes long to find out what ENABLED says.
+CanDequeue(s) == tx[s].call = "idle" /\ Servable(View(db, ReadyLocked(s))) /= {}
+MustWait(s) == tx[s].call \in {"cancel", "reschedule"} /\ tx[s].step = 1 /\ ~FindsUnlocked(s)
 Fairness ==
-    /\ WF_vars(DispatchRead) /\ WF_vars(DispatchWork) /\ WF_vars(DispatchCommit)
-    /\ WF_vars(LeaseRunsOut) /\ WF_vars(SecondPasses)
-    /\ \A m \in Ids : WF_vars(FallDue(m))
-    /\ \A s \in Sessions \ LeftOpen :
-        /\ WF_vars(DequeueTake(s)) /\ WF_vars(DequeueRead(s))
-        /\ WF_vars(WithdrawFind(s)) /\ WF_vars(WithdrawLease(s)) /\ WF_vars(Commit(s))
+    /\ []<>(disp.step = "idle")
+    /\ <>[]~(disp.step = "idle" /\ IsDue(SecondLater, TimeLater)) \/ []<><<DispatchReadLate>>_vars
+    /\ \A s \in Sessions \ LeftOpen : []<>~CanDequeue(s) /\ []<>(tx[s].call = "idle" \/ MustWait(s))
 
 Spec == Init /\ [][Next]_vars
 FairSpec == Spec /\ Fairness

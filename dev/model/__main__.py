@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="./run model", description="Check the dispatcher's model with TLC: docs/model.md explains it."
     )
-    parser.add_argument("--size", choices=SIZES, default="small", help="small: minutes; large: hours")
+    parser.add_argument("--size", choices=SIZES, default="small", help="small: minutes; large: up to an hour")
     parser.add_argument("--check", action="append", default=[], metavar="NAME", help="only this check")
     parser.add_argument("--mutation", action="append", default=[], metavar="NAME", help="only this mutation")
     parser.add_argument("--workers", type=int, default=2, help="threads of TLC; default: 2")
