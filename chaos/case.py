@@ -10,6 +10,7 @@ from chaos.evidence import NO_LSN, OK, RESULTS, UNKNOWN, Bools, Evidence, FinalS
 from chaos.world import World
 
 EXAMPLES = 5
+UNSETTLED_MS = 2500  # processes of the server notice a step of the clock within a second
 FLUSHED_MS = 5000  # asynchronous commits are on disk after this time at the latest
 COMPLETE, RETRY, EXTEND = range(3)
 COMPLETED, RETRIED, DEAD, EXTENDED = (RESULTS.index(r) for r in ("completed", "retried", "dead", "extended"))
@@ -48,7 +49,10 @@ class Case:
         self.world = world
         self.limits = limits
         self.crashes = self._crashes()
-        self.steps = [at for fault in evidence.faults for at in fault.get("steps", ())]
+        self.unsettled = [
+            (at, at + UNSETTLED_MS) for fault in evidence.faults for at in fault.get("steps", ())
+        ]
+        """From a step of the clock until all processes of the server have the same time again."""
         self.failovers = [f for f in evidence.faults if "is_synchronous" in f]
         self.creates, self.doubtful_creates = self._doubted(evidence.creates)
         finishes, self.doubtful_finishes = self._doubted(evidence.finishes)
@@ -120,8 +124,9 @@ class Case:
         np.maximum.at(until, f.delivery[extends], f.begin[extends] + f.lease_ms[extends])
         ends = np.flatnonzero((f.kind != EXTEND) & ((f.outcome == OK) | (f.outcome == UNKNOWN)))
         np.minimum.at(until, f.delivery[ends], f.begin[ends])
-        for at in self.steps:  # a clock that was set forward ends leases
-            until = np.where((d.begin <= at) & (until > at), at, until)
+        for begin, end in self.unsettled:  # another process may have a clock that is ahead
+            is_touched = (d.begin <= end) & (until > begin)
+            until = np.where(is_touched, np.minimum(until, np.maximum(begin, d.begin)), until)
         for begin, end in self.crashes:
             is_undone = self.is_revocable & (d.begin <= end) & (until > begin)
             until = np.where(is_undone, begin, until)

@@ -111,8 +111,8 @@ def live_leases_are_not_refused(case: Case) -> Verdict:
     is_first = (f.outcome == OK) & (f.begin <= first_end[f.delivery]) & ~case.is_revocable[f.delivery]
     is_live = is_first & (d.task[f.delivery] == 0) & (d.outcome[f.delivery] == OK)
     is_live &= f.end < d.begin[f.delivery] + d.lease_ms[f.delivery]
-    for at in case.steps:
-        is_live &= ~((d.begin[f.delivery] <= at) & (f.end >= at))
+    for begin, end in case.unsettled:
+        is_live &= ~((d.begin[f.delivery] <= end) & (f.end >= begin))
     for failover in case.failovers:
         is_live &= ~((d.begin[f.delivery] <= failover["taken_over"]) & (f.end >= failover["crash"]))
     wrong = np.flatnonzero(is_live & np.isin(f.result, (LOST, NOT_FOUND)))

@@ -108,10 +108,11 @@ def _pauses(case: Case) -> Iterator[tuple[int, float, float]]:
 def rates(case: Case) -> Verdict:
     """By the server's clock: over any time t a channel starts at most burst + t / interval messages.
 
-    A crash may undo what the dispatcher knew, so the count begins again after each.
+    The count begins again after a crash, which may undo what the dispatcher knew, and after a clock step.
     """
     d = case.deliveries
-    cuts = np.sort(np.array([begin for begin, _ in case.crashes] + case.steps, dtype=np.float64))
+    crashes = [at for crash in case.crashes for at in crash]
+    cuts = np.sort(np.array(crashes + [at for _, at in case.unsettled], dtype=np.float64))
     judged = broken = 0
     examples: list[str] = []
     for channel in case.family("rated"):
@@ -120,6 +121,8 @@ def rates(case: Case) -> Verdict:
         lifted = [p["begin"] for p in case.evidence.policies if p["channel"] == channel]
         rows = rows[d.end[rows] < min(lifted, default=np.inf)]
         rows = rows[np.argsort(d.end[rows], kind="stable")]
+        for begin, end in [*case.unsettled, *case.crashes]:
+            rows = rows[(d.end[rows] < begin) | (d.begin[rows] > end)]
         segments = np.searchsorted(cuts, d.end[rows])
         for segment in np.unique(segments):
             released = np.sort(d.released_at[rows[segments == segment]])

@@ -10,7 +10,7 @@ from chaos.evidence import OK, Bools, Floats
 from chaos.journal import Record
 
 OPEN = ("open-transactions", "prepared-transactions", "held-snapshot", "publication")
-GAP_MS = 10_000
+GAP_MS, SHORT_MS = 10_000, 200
 DEADLOCK, SPARK = "40P01", "Spark"
 # Connections, resources, locks that were not available, operators, the system; and errors without a SQLSTATE.
 FAULT_CLASSES = ("08", "53", "55P03", "57", "58", "OperationalError", "ConnectionTimeout", SPARK)
@@ -91,7 +91,15 @@ def nothing_is_left(case: Case) -> Verdict:
 
 
 def others_go_on(case: Case) -> Verdict:
-    """While a transaction is open, prepared or reading, or tables are published, others are served."""
+    """While a transaction is open, prepared or reading, or tables are published, others are served.
+
+    It counts from when a message of a channel without a limit waits.
+    """
+    c = case.creates
+    plain = np.flatnonzero(
+        np.isin(c.channel, case.family("fair", "quiet")) & (c.outcome == OK) & (c.result == CREATED)
+    )
+    waits = (c.end[plain], case.first_delivery_end[case.index(c.key[plain])])
     calls = case.evidence.calls
     ends = np.sort(calls.end[(calls.outcome == OK) & (calls.kind == 1) & (calls.size > 0)])
     judged = 0
@@ -103,13 +111,22 @@ def others_go_on(case: Case) -> Verdict:
         within = ends[(ends > fault["begin"]) & (ends < fault["end"])]
         marks = [fault["begin"], *within, fault["end"]]
         others = [f for f in case.evidence.faults if f["fault"] not in (*OPEN, "calm")]
-        gap = max(_free(others, a, b) for a, b in pairwise(marks))
+        gap = max(_unserved(waits, others, a, b) for a, b in pairwise(marks))
         judged += 1
         longest = max(longest, gap)
         if gap > GAP_MS:
             gaps.append(f"{fault['fault']}: nothing was delivered for {gap / 1000:.1f} s")
     note = f"at most {longest / 1000:.1f} s between two deliveries" if judged else ""
     return verdict("23, 25", "No open transaction stops others", judged, len(gaps), iter(gaps), note)
+
+
+def _unserved(waits: tuple[Floats, Floats], others: list[Record], begin: float, end: float) -> float:
+    """For how long of this time a message waited, outside of other faults."""
+    if end - begin < SHORT_MS:
+        return 0.0
+    since, until = waits
+    first = since[until >= end].min(initial=np.inf)
+    return _free(others, max(begin, first), end) if first < end else 0.0
 
 
 def _free(faults: Iterable[Record], begin: float, end: float) -> float:

@@ -394,6 +394,17 @@ def test_a_rate(story: Story, third_ms: int, *, is_right: bool) -> None:
     assert only(story, "10") != is_right
 
 
+@pytest.mark.parametrize(("step_at", "is_right"), [(1500, True), (4000, False)])
+def test_a_rate_is_not_judged_while_the_clock_is_unsettled(
+    story: Story, step_at: int, *, is_right: bool
+) -> None:
+    story.fault(step_at, step_at + 500, "clock-step", step_s=-0.3, steps=[step_at])
+    story.create(2000, 21, RATED, RATED, RATED)
+    story.finish(2300, story.dequeue(2100, [21, 22], RATED), 0, 1)
+    story.finish(2260, story.dequeue(2160, [23], RATED, released_at=2160 + SERVER))
+    assert (story.broken() == []) == is_right
+
+
 def test_a_size(story: Story) -> None:
     story.create(2000, 21, SIZED, SIZED, SIZED)
     call = story.dequeue(2100, [21, 22, 23], SIZED)
@@ -481,6 +492,9 @@ def test_an_open_transaction_that_stops_others(story: Story) -> None:
     assert story.broken() == []
     story.fault(12_000, 26_000, "held-snapshot")
     story.served(27_000, 91, FAIR_A)
+    assert story.broken() == [], "there was nothing to serve"
+    story.create(13_000, 101, FAIR_A)
+    story.finish(28_000, story.dequeue(27_500, [101], FAIR_A))
     assert only(story, "23, 25")
 
 
