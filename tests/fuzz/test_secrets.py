@@ -138,6 +138,7 @@ def test_addresses_that_are_refused() -> None:
         "postgresql://u:12/two@host/db",
         "postgresql://u:one%c4two@host/db",
         "host=h;port=1;password=one",
+        "host=h;port=1;pass=one",
         "host=h user=u;password=one",
         "host=h dbname='d; Password = one'",
         "host=h password=one\0",
