@@ -271,3 +271,16 @@ def test_delete_asks(queue: Queue, dsn: str) -> None:
     assert len(queue.messages()) == 1
     assert on_terminal(delete, dsn, b"y\n")[0] == 0
     assert queue.messages() == []
+
+
+def test_pausing_several_channels_is_all_or_nothing(lonnymq: Run) -> None:
+    for command in ("pause", "resume"):
+        refused = lonnymq("channels", command, "acme", "x" * 256)
+        assert (refused.code, refused.stdout) == (2, "")
+        assert lonnymq("channels", "show", "acme").code == 1, "it has no policy"
+    paused = lonnymq("channels", "pause", "b", "a", "b", "--json").records
+    assert [(policy["channel"], policy["paused"]) for policy in paused] == [
+        ("b", True),
+        ("a", True),
+        ("b", True),
+    ]

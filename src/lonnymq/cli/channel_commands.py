@@ -228,12 +228,15 @@ def _delete(queue: Queue, name: str, *, with_messages: bool) -> tuple[str, int]:
 
 
 def _set_paused(names: list[str], dsn: str | None, schema: str, *, paused: bool, as_json: bool) -> None:
-    policies = []
+    """All of them or none: a name may be refused."""
+    from lonnymq.cli.database import connect
+
     with opened(dsn, schema) as queue:
         for name in names:
             _note_if_new(queue, name)
-            policies.append(queue.channel(name).set(paused=paused))
-    _print_policies(policies, as_json=as_json)
+        with connect(dsn) as conn, conn.transaction():  # in one order, so that two commands do not deadlock
+            found = {name: queue.channel(name).set(paused=paused, conn=conn) for name in sorted(set(names))}
+    _print_policies([found[name] for name in names], as_json=as_json)
 
 
 def _note_if_new(queue: Queue, name: str) -> None:
