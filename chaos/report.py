@@ -13,6 +13,7 @@ from chaos.evidence import OK, Floats, Table
 from chaos.faults import FAULTS
 from chaos.plan import CALM
 from chaos.run import Result, error_counts, fault_counts
+from lonnymq.formatting import plural
 from lonnymq.spark.reports.html_page import html_page
 
 WIDTH, LEFT, ROW, PLOT = 1100, 170, 13, 110
@@ -76,8 +77,9 @@ def _conditions(result: Result) -> str:
     return (
         f"{options.messages:,} messages in {options.minutes:g} minutes, seed {options.seed},"
         f" PostgreSQL {result.server} with fsync and synchronous_commit on,"
-        f" {options.producers} producers, {options.consumers} consumers and {options.workers} workers"
-        f"{' and Spark' if options.spark else ''}, {os.cpu_count()} cores, {platform.system()},"
+        f" {plural(options.producers, 'producer')}, {plural(options.consumers, 'consumer')},"
+        f" {plural(options.workers, 'worker')}{' and Spark' if options.spark else ''},"
+        f" {os.cpu_count()} cores, {platform.system()},"
         f" Python {platform.python_version()}."
         + (f" The engine was broken on purpose: {options.engine}." if options.engine else "")
     )
