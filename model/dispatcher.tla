@@ -155,7 +155,7 @@ OnDisk(d, t, own) == [d EXCEPT !.notice = @ \cup own.read,
 \* What is on the disk after a commit or rollback that leads to this state. If it is asynchronous, that is decided here
 \* for the time until the next one: nothing new, all but this commit, or this commit, too.
 IsOnDisk(d, t, own, isAsync) == disk' \in
-    IF left.crash = 0 THEN {0}
+    IF left.crash = 0 THEN {EmptyDb}          \* there will be no crash
     ELSE {OnDisk(d, t, own)} \cup (IF isAsync THEN {disk, OnDisk(db, tx, disp)} ELSE {})
 
 \* What can no longer make a difference is not part of the state. A finished message has no generation and no owner, and
@@ -767,14 +767,14 @@ Crash ==
     /\ \E d \in {disk, OnDisk(db, tx, disp)} :
           /\ db' = [d EXCEPT !.swept = Remaining(@, d, tx')]
           /\ clock' = [clock EXCEPT !.over = Remaining(@, d, tx')]
-          /\ disk' = IF left'.crash > 0 THEN db' ELSE 0
+          /\ disk' = IF left'.crash > 0 THEN db' ELSE EmptyDb
     /\ UNCHANGED <<held, seen>>
 
 \* ------------------------------------------------------------ the behaviour
 Init ==
     /\ db = EmptyDb /\ tx = [s \in Sessions |-> Idle] /\ disp = IdleDisp
     /\ clock = [due |-> Ids \ Later, over |-> {}]
-    /\ disk = IF Budget.crash > 0 THEN EmptyDb ELSE 0
+    /\ disk = EmptyDb
     /\ held = {}
     /\ seen = [created |-> {}, completed |-> {}, broken |-> {}]
     /\ left = Budget

@@ -97,9 +97,10 @@ def _check_rows(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _check(name: str, row: dict[str, Any], size: str) -> Check:
-    constants = row["constants"] | row.get(size, {})
+    of_size = row.get(size, {})
+    constants = row["constants"] | {key: value for key, value in of_size.items() if key != "budget"}
     if row["module"] == "dispatcher":
-        budget = dict.fromkeys(DISTURBANCES, 0) | row["budget"]
+        budget = dict.fromkeys(DISTURBANCES, 0) | row["budget"] | of_size.get("budget", {})
         constants["Budget"] = f"[{', '.join(f'{what} |-> {n}' for what, n in budget.items())}]"
     return Check(
         name,

@@ -12,9 +12,10 @@ from tests.examples.page import CHECKOUT
 
 CHECKS = read_checks("small")
 MUTATIONS = read_mutations()
-# Some seconds of CPU time each, less than a minute in total. The others take up to half a minute each.
+# Less than half a minute of CPU time in total. The others take up to half a minute each.
 BY_DEFAULT = (
-    *("notices", "quick", "cancels", "tokens", "crashes", "times", "served_withdrawn"),
+    *("notices", "quick", "cancels", "reschedules", "tokens", "dequeues_of_two", "crashes", "times"),
+    *("served_limit", "served_withdrawn", "served_crash"),
     *("id cursor instead of snapshot", "lost rollback", "a rollback that nobody notices"),
 )
 PAGE = CHECKOUT / "docs" / "model.md"
