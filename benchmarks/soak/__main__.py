@@ -39,9 +39,9 @@ from lonnymq.embedded import Server, binaries
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SETTINGS = {"shared_buffers": "256MB", "shared_preload_libraries": "pg_stat_statements"}
-WORKERS = 2
 HISTORY_KEEP_SECONDS = 3600
 START_TIMEOUT_SECONDS = 120
+LOG_SHOWN = 2000  # characters of each log, if a process ends
 
 
 def main() -> int:
@@ -144,8 +144,11 @@ def run(seconds: float, every: float, samples: Samples) -> None:
         queue.set(history=True, history_keep=HISTORY_KEEP_SECONDS, batch_keep=HISTORY_KEEP_SECONDS)
         conn = stack.enter_context(psycopg.connect(dsn, autocommit=True))
         conn.execute("CREATE EXTENSION pg_stat_statements")
-        workers = [stack.enter_context(program("soak_worker", dsn)) for _ in range(WORKERS)]
-        traffic = stack.enter_context(program("soak_traffic", dsn))
+        logs = [Path(folder) / f"{name}.log" for name in ("traffic", "worker 1", "worker 2")]
+        traffic, *workers = (
+            stack.enter_context(program("soak_worker" if number else "soak_traffic", dsn, log))
+            for number, log in enumerate(logs)
+        )
         assert traffic.stdout is not None
         times, buffers = TimesReader(traffic.stdout), Buffers()
         times.wait_for_first()
@@ -157,7 +160,8 @@ def run(seconds: float, every: float, samples: Samples) -> None:
             time.sleep(max(0.0, begun + number * every - time.monotonic()))
             for process in [*workers, traffic]:
                 if process.poll() is not None:
-                    raise SoakFailed(f"{process.args!r} ended with {process.returncode}")
+                    last = "".join(log.read_text(encoding="utf-8")[-LOG_SHOWN:] for log in logs)
+                    raise SoakFailed(f"{process.args!r} ended with {process.returncode}\n{last}")
             samples.add(time.monotonic() - begun, read(conn, queue, workers, times, buffers))
             steps.update(f"{at / 60:.1f} of {seconds / 60:g} minutes")
         steps.finish()
@@ -192,12 +196,21 @@ def read(
 
 
 @contextmanager
-def program(name: str, dsn: str) -> "Iterator[subprocess.Popen[str]]":
+def program(name: str, dsn: str, log: Path) -> "Iterator[subprocess.Popen[str]]":
+    """`log` takes what the program logs: the tasks of a worker fail on purpose, several times per second."""
     command = [sys.executable, "-m", f"benchmarks.soak.{name}"]
     environment = os.environ | {"SOAK_DSN": dsn}
-    with subprocess.Popen(
-        command, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        log.open("w", encoding="utf-8") as errors,
+        subprocess.Popen(
+            command,
+            cwd=CHECKOUT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
         try:
             yield process
         finally:
