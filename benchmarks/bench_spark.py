@@ -42,6 +42,7 @@ COLUMNS = ("id", "channel", "dequeue_at", "created_at", "content")
 RAW = "COPY of prepared Arrow data into a similar table"
 TASKS = "COPY of the same DataFrame into a similar table, by Spark's tasks"
 ADBC = "plain ADBC"
+WARM_UPS = 3  # Spark compiles each job the first time, and Java what runs often
 
 
 @dataclass(frozen=True)
@@ -208,9 +209,10 @@ def measure(setup: SparkSetup, rounds: int, console: Console) -> dict[str, list[
     if not JDBC_DRIVER.exists():
         console.print("skipping Spark's JDBC writer; to include it: apt-get install libpostgresql-jdbc-java")
         methods.pop("Spark's JDBC writer into a similar table")
-    for run in methods.values():  # warm up: Spark compiles each job the first time
-        clear(setup)
-        run(setup)
+    for _ in range(WARM_UPS):
+        for run in methods.values():
+            clear(setup)
+            run(setup)
     rates: dict[str, list[float]] = {method: [] for method in methods}
     for turn in range(rounds):
         for method, run in methods.items() if turn % 2 == 0 else reversed(methods.items()):
