@@ -77,6 +77,7 @@ class Client:
         self._connection: psycopg.Connection | None = None
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGUSR1, self._drain)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})  # see Crew.start
 
     def _stop(self, *_: object) -> None:
         self.is_stopping = True

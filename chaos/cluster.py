@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -17,6 +18,7 @@ from lonnymq.embedded.reachable_paths import reachable_binaries
 
 DATABASE = "chaos"
 UP_TIMEOUT_S = 60
+OPERATOR = "chaos operator"  # the application name of sessions that no fault ends
 SETTINGS = {
     "autovacuum": "on",
     "autovacuum_naptime": "5s",
@@ -48,8 +50,9 @@ class Cluster:
         self.lock = threading.RLock()  # held by the faults of the server, one at a time
         self.server = self.new_server()
 
-    def new_server(self, *, is_started: bool = True) -> Server:
-        folder = self.disk.folder / f"server-{len(self._servers)}"
+    def new_server(self, *, is_started: bool = True, is_copy: bool = False) -> Server:
+        """A copy is not on the small file system: it must not notice when that is full."""
+        folder = (self.folder if is_copy else self.disk.folder) / f"server-{len(self._servers)}"
         server = Server(folder, bin_dir=self._bin_dir, settings=SETTINGS)
         self._servers.append(server)
         if is_started:
@@ -74,8 +77,8 @@ class Cluster:
                     self.server.dsn(dbname),
                     autocommit=True,
                     connect_timeout=5,
-                    options=f"-c search_path={SCHEMA}",
-                    application_name="chaos operator",
+                    options=f"-c search_path={SCHEMA} -c statement_timeout=0 -c lock_timeout=0",
+                    application_name=OPERATOR,
                 )
             except (NotRunning, psycopg.OperationalError):
                 if time.monotonic() > deadline:
@@ -94,19 +97,22 @@ class Cluster:
 
     def run_program(self, name: str, *arguments: str, server: Server | None = None) -> None:
         """Run one of PostgreSQL's programs against the server."""
-        subprocess.run(
+        done = subprocess.run(
             [self.programs / name, *arguments],
-            env=os.environ | (server or self.server).psql_env,
-            check=True,
+            env=os.environ | (server or self.server).psql_env | {"PGAPPNAME": OPERATOR},
+            check=False,
             capture_output=True,
             text=True,
         )
+        if done.returncode != 0:
+            raise RuntimeError(f"{name} exited with {done.returncode}: {done.stderr.strip()}")
 
     def close(self) -> None:
-        self.proxy.stop()
-        for server in self._servers:
-            server.erase()
-        self.disk.close()
+        with ExitStack() as stack:  # also if one of them fails
+            stack.callback(self.disk.close)
+            for server in self._servers:
+                stack.callback(server.erase)
+            stack.callback(self.proxy.stop)
 
 
 class Disk:

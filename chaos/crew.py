@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -59,7 +61,7 @@ class Crew:
         (Path(settings.folder) / f"{settings.name}.jsonl").touch(
             mode=0o600
         )  # it may be killed before it writes
-        with (Path(settings.folder) / f"{settings.name}.log").open("wb") as log:
+        with (Path(settings.folder) / f"{settings.name}.log").open("wb") as log, drain_signal_blocked():
             process = subprocess.Popen(
                 [sys.executable, "-m", f"chaos.{program}", json.dumps(asdict(settings))],
                 cwd=ROOT,
@@ -121,6 +123,16 @@ class Crew:
 
     def is_producing(self) -> bool:
         return bool(self.of(*PRODUCERS))
+
+
+@contextmanager
+def drain_signal_blocked() -> Iterator[None]:
+    """A process that is started here gets the signal once it handles it, instead of ending."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def created(settings: Settings) -> int:

@@ -8,6 +8,7 @@ import json
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -127,6 +128,7 @@ class ProxyProcess:
     """Starts the proxy, and tells it what to do."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # several tracks of faults use it
         self._process = subprocess.Popen(
             [sys.executable, "-m", "chaos.proxy"],
             stdin=subprocess.PIPE,
@@ -143,10 +145,11 @@ class ProxyProcess:
     def tell(self, do: str, **arguments: Any) -> None:
         """Return when it is done."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": do} | arguments) + "\n")
-        self._process.stdin.flush()
-        if self._read() != "done\n":
-            raise RuntimeError(f"the proxy died at {do!r}")
+        with self._lock:
+            self._process.stdin.write(json.dumps({"do": do} | arguments) + "\n")
+            self._process.stdin.flush()
+            if self._read() != "done\n":
+                raise RuntimeError(f"the proxy died at {do!r}")
 
     def stop(self) -> None:
         assert self._process.stdin is not None

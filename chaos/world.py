@@ -14,6 +14,7 @@ PATIENT_ATTEMPTS = 10_000  # leases that run out under faults must not use these
 POISON_PER_MILLE = 20  # of the messages in mixed channels
 FILLER = 40  # bytes
 KEYS_PER_PRODUCER = 100_000_000
+OPERATOR_KEYS = 5_000_000_000_000  # above those of all producers
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def change_policies(scene: Scene) -> None:
 @fault("vacuum-full", one_per=250_000)
 def vacuum_full(scene: Scene) -> None:
     """Rewrite every table of the queue, under an exclusive lock."""
-    with scene.cluster.connect() as conn:
+    with scene.cluster.lock, scene.cluster.connect() as conn:  # a dump would fail
         for (name,) in conn.execute(TABLES, (SCHEMA,)).fetchall():
             conn.execute(sql.SQL("VACUUM FULL {}").format(sql.Identifier(SCHEMA, name)))
 
@@ -56,7 +56,7 @@ def reindex(scene: Scene) -> None:
     """Rebuild all indexes, beside the calls or locking them out."""
     way = scene.random.choice(("", "CONCURRENTLY "))
     scene.facts["way"] = way
-    with scene.cluster.connect() as conn:
+    with scene.cluster.lock, scene.cluster.connect() as conn:
         for _ in range(REINDEX_TRIES):
             try:
                 conn.execute(f"REINDEX SCHEMA {way}{SCHEMA}".encode())
@@ -92,7 +92,7 @@ def publication(scene: Scene) -> None:
 def upgrade_under_load(scene: Scene) -> None:
     """Upgrade to a next version that alters the table of messages and installs all functions again."""
     files = read()
-    with scene.cluster.connect() as conn:
+    with scene.cluster.lock, scene.cluster.connect() as conn:
         row = conn.execute("SELECT MAX(step) FROM migration").fetchone()
         number = (files.last_step if row is None else row[0]) + 1
         steps = [

@@ -3,12 +3,13 @@
 import os
 import signal
 
+from chaos.cluster import OPERATOR
 from chaos.faults.fault import Scene, fault
 from chaos.journal import now_ms
 
 BACKENDS = (
     "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-    " AND application_name <> 'chaos operator' ORDER BY random() LIMIT 1"
+    f" AND application_name <> '{OPERATOR}' ORDER BY random() LIMIT 1"
 )
 
 

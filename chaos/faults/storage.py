@@ -8,12 +8,10 @@ from chaos.journal import now_ms
 def fill_disk(scene: Scene) -> None:
     """PostgreSQL refuses calls, and crashes when it cannot write its log."""
     with scene.cluster.lock:
-        scene.facts["crash"] = now_ms()  # it may be any time from now on
-        scene.facts["crash_until"] = None
+        scene.facts["crash"] = now_ms()  # it may be any time until the end
         scene.cluster.disk.fill()
         try:
             scene.wait(2, 4)
         finally:
             scene.cluster.disk.free()
         scene.cluster.restart()
-        scene.facts["crash_until"] = now_ms()

@@ -2,10 +2,10 @@
 
 import psycopg
 
+from chaos.cluster import OPERATOR
 from chaos.faults.fault import Scene, fault
-from chaos.world import PATIENT_ATTEMPTS, SCHEMA, content
+from chaos.world import OPERATOR_KEYS, PATIENT_ATTEMPTS, SCHEMA, content
 
-OPERATOR_KEYS = 5_000_000_000_000  # above those of all producers
 TIMEOUTS = {"statement_timeout": "25ms", "lock_timeout": "5ms"}
 
 
@@ -105,5 +105,6 @@ def timeouts(scene: Scene) -> None:
 def _reconnect_all(conn: object) -> None:
     conn.execute(  # type: ignore[attr-defined]
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'chaos'"
-        " AND backend_type = 'client backend' AND application_name <> 'chaos operator'"
+        " AND backend_type = 'client backend' AND application_name <> %s",
+        (OPERATOR,),
     )
