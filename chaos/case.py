@@ -53,20 +53,18 @@ class Case:
             (at, at + UNSETTLED_MS) for fault in evidence.faults for at in fault.get("steps", ())
         ]
         """From a step of the clock until all processes of the server have the same time again."""
-        self.failovers = [f for f in evidence.faults if "is_synchronous" in f]
+        self.failovers = [f for f in evidence.faults if "taken_over" in f]
         self.creates, self.doubtful_creates = self._doubted(evidence.creates)
         finishes, self.doubtful_finishes = self._doubted(evidence.finishes)
         self.finishes = finishes
         self.deliveries = evidence.deliveries
 
     def _crashes(self) -> list[tuple[float, float]]:
-        """From when to when the server crashed."""
-        found = [
-            (f["crash"], f.get("crash_until") or f["crash"])
-            for f in self.evidence.faults
-            if f.get("crash") is not None
-        ]
-        return sorted(found)
+        """From before each crash until the server answered again.
+
+        Processes of a killed server go on for a moment: what they commit then may be undone, too.
+        """
+        return sorted((f["crash"], f["end"]) for f in self.evidence.faults if f.get("crash") is not None)
 
     def _doubted(self, table: Table) -> tuple[Table, Bools]:
         """What an asynchronous standby may have lost is as if there had been no answer."""
@@ -149,6 +147,26 @@ class Case:
     def finished_keys(self) -> Ints:
         """The message of each finish."""
         return np.asarray(self.deliveries.key[self.finishes.delivery], dtype=np.int64)
+
+    @cached_property
+    def next_delivery(self) -> Ints:
+        """For each delivery, the next one of its message whose call began after it was known; -1 if none did.
+
+        Deliveries that may have been undone are left out.
+        """
+        d = self.deliveries
+        places = self.index(d.key)
+        leased = np.flatnonzero(self.is_leased & ~self.is_revocable & (places >= 0))
+        begins = np.sort(d.begin[leased])
+        # A number for each message and time: the times are replaced by their ranks.
+        ranks = np.searchsorted(begins, d.begin[leased], side="left")
+        numbers = places[leased] * (len(leased) + 1) + ranks
+        order = np.argsort(numbers, kind="stable")
+        numbers, leased = numbers[order], leased[order]
+        wanted = places * (len(leased) + 1) + np.searchsorted(begins, d.end, side="right")
+        found = np.append(leased, -1)[np.searchsorted(numbers, wanted, side="left")]
+        is_same = (found >= 0) & (places >= 0) & (places[found] == places)
+        return np.where(is_same, found, -1)
 
     @cached_property
     def first_delivery_begin(self) -> Floats:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaos.journal import Record, read
+from chaos.world import OPERATOR_KEYS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -57,7 +58,7 @@ class Evidence:
     `creates`: key, channel, at, priority, outcome, result, begin, end, lsn, keyed, source
     `deliveries`: key, id, channel, attempts, call, place, outcome, begin, end, released_at, lease_ms,
     is_async, lsn, source, task; a call has one number in all journals
-    `finishes`: delivery (a row of `deliveries`), kind, result, outcome, begin, end, lease_ms, moved, lsn
+    `finishes`: delivery (a row of `deliveries`), kind, result, outcome, begin, end, lease_ms, retry_at, lsn
     `policies`: what operators set; `faults`: what went wrong, and calm times
     `errors`: SQLSTATE, begin and end of the calls that failed
     """
@@ -126,9 +127,9 @@ class Reader:
             "lease_ms", "is_async", "lsn", "source", "task",
         )  # fmt: skip
         self.finishes = Columns(
-            "delivery", "kind", "result", "outcome", "begin", "end", "lease_ms", "moved", "lsn"
+            "delivery", "kind", "result", "outcome", "begin", "end", "lease_ms", "retry_at", "lsn"
         )
-        self.calls = Columns("kind", "begin", "end", "size", "outcome")
+        self.calls = Columns("kind", "begin", "end", "size", "outcome", "by_operator")
         self.policies: list[Record] = []
         self.errors: list[tuple[str, float, float]] = []
         self.records = 0
@@ -176,7 +177,13 @@ class Reader:
         names = ("create", "dequeue", "complete")
         if kind in names:
             self.calls.add(
-                1, kind=names.index(kind), begin=before["at"], end=after["at"], size=count, outcome=outcome
+                1,
+                kind=names.index(kind),
+                begin=before["at"],
+                end=after["at"],
+                size=count,
+                outcome=outcome,
+                by_operator=int(before.get("first", 0) >= OPERATOR_KEYS),
             )
 
     def _add_create(self, before: Record, after: Record, common: Mapping[str, Any], source: int) -> int:
@@ -229,7 +236,7 @@ class Reader:
                 kind=0,
                 result=_codes("completed"),
                 lease_ms=0,
-                moved=0,
+                retry_at=NO_TIME,
                 lsn=NO_LSN,
                 **done,
             )
@@ -247,7 +254,7 @@ class Reader:
             kind=KINDS.index(before["kind"]),
             result=_codes(after.get("results", "")),
             lease_ms=before.get("lease_ms", 0),
-            moved=int("retry_at" in before),
+            retry_at=before.get("retry_at", NO_TIME),
             **common,
         )
         return count

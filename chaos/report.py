@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
@@ -42,8 +43,9 @@ def _body(result: Result) -> Iterator[str]:
         yield f'<p class="warning">Broken: {escape(names or "the run itself")}</p>'
     yield '<div class="cards">'
     yield _card(f"{result.counts['messages committed']:,}", "messages committed")
-    yield _card(f"{faults.get('worker-kill', 0):,}", "workers killed (SIGKILL)")
-    yield _card(f"{faults.get('server-kill', 0):,}", "servers killed (SIGKILL)")
+    killed = Counter(f["fault"] for f in result.evidence.faults if "process" in f or "crash" in f)
+    yield _card(f"{killed['worker-kill']:,}", "workers killed (SIGKILL)")
+    yield _card(f"{killed['server-kill']:,}", "servers killed (SIGKILL)")
     yield _card(f"{len(judged) - len(broken)} of {len(judged)}", "rules held")
     yield "</div>"
     yield '<section class="sheet"><h2>Timeline</h2>'
@@ -56,8 +58,13 @@ def _body(result: Result) -> Iterator[str]:
     yield from _verdicts(result.verdicts)
     yield "</section>"
     yield '<section class="sheet"><h2>Faults</h2>'
-    rows = [(name, f"{number:,}", _about(name)) for name, number in sorted(faults.items()) if name != CALM]
-    yield from _table(("fault", "times", "what happened"), rows)
+    ended = Counter(fault["fault"] for fault in result.evidence.faults if "ended" in fault)
+    rows = [
+        (name, f"{number:,}", f"{ended[name]:,}" if ended[name] else "", _about(name))
+        for name, number in sorted(faults.items())
+        if name != CALM
+    ]
+    yield from _table(("fault", "times", "of these ended early by another fault", "what happened"), rows)
     for name, reason in result.skipped.items():
         yield f'<p class="soft">{escape(name)} was left out: it {escape(reason)}.</p>'
     yield "</section>"
@@ -69,6 +76,10 @@ def _body(result: Result) -> Iterator[str]:
     yield "</section>"
     minutes = f"{options.minutes:g}"
     command = f"./run chaos --messages {options.messages} --minutes {minutes} --seed {options.seed}"
+    for option, chosen in (("only", options.only), ("without", options.without)):
+        command += f" --{option} {','.join(chosen)}" if chosen else ""
+    command += f" --engine {options.engine}" if options.engine else ""
+    command += " --spark" if options.spark else ""
     yield f'<p class="soft">To run the same plan: <code>{escape(command)}</code></p>'
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from chaos.case import COMPLETED, EXTEND, EXTENDED, LOST, NOT_FOUND, RETRIED, Case, Verdict, verdict
 from chaos.evidence import OK, Bools, Ints
-from chaos.world import POISON_ATTEMPTS
+from chaos.world import PATIENT_ATTEMPTS, POISON_ATTEMPTS, is_poison
 
 
 def one_live_lease(case: Case) -> Verdict:
@@ -34,12 +34,18 @@ def completed_once(case: Case) -> Verdict:
     twice = keys[counts > 1]
     effects, times = np.unique(np.array(case.final.effects, dtype=np.int64), return_counts=True)
     doubled = effects[times > 1]
+    by_task = done[case.deliveries.task[case.finishes.delivery[done]] == 1]
+    missing = np.setdiff1d(case.finished_keys[by_task], effects)
+    half = np.intersect1d(np.array(case.final.stored, dtype=np.int64), effects)
+    examples = [f"message {key} was completed more than once" for key in [*twice, *doubled]]
+    examples += [f"message {key} was completed without what its worker wrote" for key in missing]
+    examples += [f"message {key} is stored beside what its worker wrote when it completed it" for key in half]
     return verdict(
         "5",
         "A message is completed at most once, and what a worker writes with it happens once",
         len(keys) + len(effects),
-        len(twice) + len(doubled),
-        (f"message {key} was completed more than once" for key in [*twice, *doubled]),
+        len(examples),
+        iter(examples),
     )
 
 
@@ -66,11 +72,7 @@ def stays_completed(case: Case) -> Verdict:
 def zombies_are_refused(case: Case) -> Verdict:
     """Once another delivery of the message is known, the old token does nothing."""
     d, f = case.deliveries, case.finishes
-    leased = np.flatnonzero(case.is_leased & ~case.is_revocable & (case.index(d.key) >= 0))
-    leased = leased[np.argsort(d.begin[leased], kind="stable")]
-    newest = np.full(len(case.keys), -1)  # the delivery of each message that began last
-    newest[case.index(d.key[leased])] = leased
-    other = newest[case.index(case.finished_keys)]
+    other = case.next_delivery[f.delivery]
     worked = (f.outcome == OK) & np.isin(f.result, (COMPLETED, RETRIED, EXTENDED)) & (d.task[f.delivery] == 0)
     taken_over = (other >= 0) & (d.begin[other] > d.end[f.delivery]) & (d.end[other] < f.begin)
     wrong = np.flatnonzero(worked & taken_over)
@@ -127,20 +129,32 @@ def live_leases_are_not_refused(case: Case) -> Verdict:
 
 def dead_at_the_limit(case: Case) -> Verdict:
     d = case.deliveries
-    wrong = [(key, attempts) for key, attempts in case.final.dead if attempts != POISON_ATTEMPTS]
-    dead = case.index(np.array([key for key, _ in case.final.dead], dtype=np.int64))
-    is_dead = np.zeros(len(case.keys), dtype=np.bool_)
-    is_dead[dead[dead >= 0]] = True
-    at = case.index(d.key)
-    late = np.flatnonzero((at >= 0) & is_dead[at] & (d.attempts > POISON_ATTEMPTS))
-    unknown = int((dead < 0).sum())
+    limits = _attempt_limits(case)
+    limited = np.flatnonzero(np.isin(d.key, np.fromiter(limits, np.int64, len(limits))))
+    late = limited[d.attempts[limited] > POISON_ATTEMPTS]
+    examples = [
+        f"message {key} is dead after {attempts} attempts of {limits.get(key, PATIENT_ATTEMPTS)}"
+        for key, attempts in case.final.dead
+        if attempts != limits.get(key, PATIENT_ATTEMPTS)
+    ]
+    examples += [f"message {d.key[i]} had attempt {d.attempts[i]} of {POISON_ATTEMPTS}" for i in late]
     return verdict(
         "14",
         "A message is a dead letter exactly when its attempts are used up",
-        len(case.final.dead),
-        len(wrong) + len(late) + unknown,
-        (f"message {key} is dead after {attempts} attempts of {POISON_ATTEMPTS}" for key, attempts in wrong),
+        len(case.final.dead) + len(limited),
+        len(examples),
+        iter(examples),
     )
+
+
+def _attempt_limits(case: Case) -> dict[int, int]:
+    """How many attempts the messages have that always fail. All others have more than they can use up."""
+    c = case.creates
+    rows = np.flatnonzero(np.isin(c.channel, case.family("mixed")))
+    channels = case.world.channels
+    return {
+        int(c.key[i]): POISON_ATTEMPTS for i in rows if is_poison(channels[int(c.channel[i])], int(c.key[i]))
+    }
 
 
 def attempts_only_grow(case: Case) -> Verdict:

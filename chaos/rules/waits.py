@@ -18,28 +18,37 @@ FAULT_CLASSES = ("08", "53", "55P03", "57", "58", "OperationalError", "Connectio
 
 def _undisturbed(case: Case, begin: float, end: float) -> float:
     """How much of this time was without a fault."""
-    spans = sorted((max(b, begin), min(e, end)) for b, e in case.disturbances() if b < end and e > begin)
+    return _uncovered(case.disturbances(), begin, end)
+
+
+def _uncovered(spans: Iterable[tuple[float, float]], begin: float, end: float) -> float:
+    """How much of this time is in none of the spans, which may overlap."""
     total, reached = 0.0, begin
-    for since, until in spans:
+    for since, until in sorted((max(b, begin), min(e, end)) for b, e in spans if b < end and e > begin):
         total += max(0.0, since - reached)
         reached = max(reached, until)
     return total + max(0.0, end - reached)
 
 
 def goes_on_after_faults(case: Case) -> Verdict:
-    """After each fault, messages are created and delivered again."""
+    """After each fault, producers create messages, and messages that wait are delivered."""
     calls = case.evidence.calls
     is_ok = calls.outcome == OK
-    created = calls.where(is_ok & (calls.kind == 0))
+    created = calls.where(is_ok & (calls.kind == 0) & (calls.by_operator == 0))
     delivered = calls.where(is_ok & (calls.kind == 1) & (calls.size > 0))
+    waits = _plain_waits(case)
     judged = 0
     slow: list[str] = []
     longest = 0.0
     for fault in case.evidence.faults:
         for what, table in (("created", created), ("delivered", delivered)):
-            waited = _waited(case, table.begin, table.end, fault["end"])
-            if fault["fault"] == "calm" or waited is None:
+            later = table.end[table.begin >= fault["end"]]
+            if fault["fault"] == "calm" or not len(later):
                 continue
+            begin, end = fault["end"], float(later.min())
+            if what == "delivered":
+                begin = max(begin, _first_waiting(waits, end))
+            waited = _undisturbed(case, begin, end) if begin < end else 0.0
             judged += 1
             longest = max(longest, waited)
             if waited > case.limits.wait_ms:
@@ -48,10 +57,19 @@ def goes_on_after_faults(case: Case) -> Verdict:
     return verdict("13", "Work goes on soon after each fault", judged, len(slow), iter(slow), note)
 
 
-def _waited(case: Case, begins: Floats, ends: Floats, at: float) -> float | None:
-    """How long after that time the first call that began later had ended; None if there was none."""
-    later = ends[begins >= at]
-    return _undisturbed(case, at, float(later.min())) if len(later) else None
+def _plain_waits(case: Case) -> tuple[Floats, Floats]:
+    """From when and until when the messages of channels without a limit waited."""
+    c = case.creates
+    plain = np.flatnonzero(
+        np.isin(c.channel, case.family("fair", "quiet")) & (c.outcome == OK) & (c.result == CREATED)
+    )
+    return c.end[plain], case.first_delivery_end[case.index(c.key[plain])]
+
+
+def _first_waiting(waits: tuple[Floats, Floats], end: float) -> float:
+    """Since when one of those that waited at this time did."""
+    since, until = waits
+    return float(since[until >= end].min(initial=np.inf))
 
 
 def quiet_tenants_wait_briefly(case: Case) -> Verdict:
@@ -95,11 +113,7 @@ def others_go_on(case: Case) -> Verdict:
 
     It counts from when a message of a channel without a limit waits.
     """
-    c = case.creates
-    plain = np.flatnonzero(
-        np.isin(c.channel, case.family("fair", "quiet")) & (c.outcome == OK) & (c.result == CREATED)
-    )
-    waits = (c.end[plain], case.first_delivery_end[case.index(c.key[plain])])
+    waits = _plain_waits(case)
     calls = case.evidence.calls
     ends = np.sort(calls.end[(calls.outcome == OK) & (calls.kind == 1) & (calls.size > 0)])
     judged = 0
@@ -124,15 +138,9 @@ def _unserved(waits: tuple[Floats, Floats], others: list[Record], begin: float, 
     """For how long of this time a message waited, outside of other faults."""
     if end - begin < SHORT_MS:
         return 0.0
-    since, until = waits
-    first = since[until >= end].min(initial=np.inf)
-    return _free(others, max(begin, first), end) if first < end else 0.0
-
-
-def _free(faults: Iterable[Record], begin: float, end: float) -> float:
-    """The time outside of these faults."""
-    covered = sum(max(0.0, min(f["end"], end) - max(f["begin"], begin)) for f in faults)
-    return max(0.0, float(end - begin - covered))
+    first = _first_waiting(waits, end)
+    spans = ((fault["begin"], fault["end"]) for fault in others)
+    return _uncovered(spans, max(begin, first), end) if first < end else 0.0
 
 
 def copies_are_complete(case: Case) -> Verdict:

@@ -10,7 +10,7 @@ from chaos.case import Limits, Verdict
 from chaos.evidence import FinalState, from_records
 from chaos.journal import Record
 from chaos.judge import judge
-from chaos.world import POISON_ATTEMPTS, Channel, World
+from chaos.world import OPERATOR_KEYS, POISON_ATTEMPTS, Channel, World, is_poison
 
 CHANNELS = [
     Channel("fair-a", "fair", 1),
@@ -24,6 +24,7 @@ CHANNELS = [
 ]
 FAIR_A, FAIR_B, MIXED, LIMITED, RATED, SIZED, QUIET, CHANGED = range(len(CHANNELS))
 WORLD = World(1000, 60, 5000, CHANNELS)
+POISON = 79  # a key whose message always fails, if it is in a mixed channel
 SERVER = 1_000_000  # what the server's clock is ahead of the monotonic one
 
 
@@ -110,6 +111,11 @@ class Story:
         before = {"of": of, "places": list(places or (0,))} | facts
         self._call(at, kind, outcome, before, {"results": results, "lsn": lsn})
 
+    def work(self, at: float, key: int, outcome: str) -> None:
+        """A task's transaction, which completes its message."""
+        seen = {"keys": [key], "ids": [key], "channels": [FAIR_A], "attempts": 1}
+        self._call(at, "work", outcome, seen, {})
+
     def policy(self, at: float, outcome: str | None = "ok", **policy: Any) -> None:
         self._call(at, "policy", outcome, {"channel": CHANGED} | policy, {})
 
@@ -161,10 +167,10 @@ def test_a_message_that_vanished(story: Story) -> None:
 
 @pytest.mark.parametrize("place", ["stored", "dead", "effects"])
 def test_a_message_that_is_somewhere_has_not_vanished(story: Story, place: str) -> None:
-    story.create(2000, 21, FAIR_A)
-    {"stored": story.stored, "effects": story.effects}.get(place, []).append(21)
+    story.create(2000, POISON, MIXED)
+    {"stored": story.stored, "effects": story.effects}.get(place, []).append(POISON)
     if place == "dead":
-        story.dead.append((21, POISON_ATTEMPTS))
+        story.dead.append((POISON, POISON_ATTEMPTS))
     assert only(story, "13") if place == "stored" else story.broken() == []
 
 
@@ -253,6 +259,14 @@ def test_an_asynchronous_dequeue_may_be_lost_in_a_crash(story: Story) -> None:
     assert story.broken() == []
 
 
+def test_a_killed_server_that_goes_on_for_a_moment(story: Story) -> None:
+    story.create(2000, 21, FAIR_A)
+    story.fault(2500, 3500, "server-kill", crash=2500)
+    story.dequeue(2510, [21], is_async=True)
+    story.finish(3700, story.dequeue(3600, [21]))
+    assert story.broken() == []
+
+
 def test_a_synchronous_dequeue_survives_a_crash(story: Story) -> None:
     story.create(2000, 21, FAIR_A)
     story.dequeue(2100, [21])
@@ -284,6 +298,26 @@ def test_an_effect_that_happened_twice(story: Story) -> None:
     assert only(story, "5")
 
 
+@pytest.mark.parametrize(
+    ("outcome", "effects", "stored", "is_right"),
+    [
+        ("ok", [21], [], True),
+        ("ok", [], [], False),
+        ("unknown", [21], [], True),
+        ("unknown", [21], [21], False),
+    ],
+)
+def test_a_task_and_its_effect(
+    story: Story, outcome: str, effects: list[int], stored: list[int], *, is_right: bool
+) -> None:
+    story.create(2000, 21, FAIR_A)
+    story.work(2100, 21, outcome)
+    story.effects += effects
+    story.stored += stored
+    title = "5: A message is completed at most once, and what a worker writes with it happens once"
+    assert (title not in story.broken()) == is_right
+
+
 def test_a_completed_message_that_is_delivered_again(story: Story) -> None:
     story.dequeue(3000, [1], attempts=2)
     assert story.broken() == ["5: A completed message stays completed, also after a crash"]
@@ -305,6 +339,16 @@ def test_a_consumer_that_lost_its_lease(story: Story, results: str, *, is_right:
     assert (story.broken() == []) == is_right
 
 
+def test_a_lost_lease_that_works_makes_another_delivery(story: Story) -> None:
+    """The one that counts is the delivery after it, not the last one."""
+    story.create(2000, 21, FAIR_A)
+    first = story.dequeue(2100, [21])
+    story.dequeue(7200, [21], attempts=2)
+    story.finish(7300, first, kind="retry", results="retried")
+    story.finish(13_100, story.dequeue(13_000, [21], attempts=3))
+    assert only(story, "5")
+
+
 def test_a_second_completion_says_so(story: Story) -> None:
     story.create(2000, 21, FAIR_A)
     call = story.dequeue(2100, [21])
@@ -323,11 +367,27 @@ def test_a_live_lease_is_not_refused(story: Story) -> None:
 
 
 def test_dead_letters(story: Story) -> None:
+    assert is_poison(CHANNELS[MIXED], POISON)
+    story.create(2000, POISON, MIXED)
+    story.dead.append((POISON, POISON_ATTEMPTS))
+    assert story.broken() == []
+    story.dead[0] = (POISON, POISON_ATTEMPTS - 1)
+    assert only(story, "14")
+
+
+def test_a_dead_letter_with_attempts_left(story: Story) -> None:
     story.create(2000, 21, MIXED)
     story.dead.append((21, POISON_ATTEMPTS))
-    assert story.broken() == []
-    story.dead[0] = (21, POISON_ATTEMPTS - 1)
     assert only(story, "14")
+
+
+def test_an_attempt_after_the_last_one(story: Story) -> None:
+    story.create(2000, POISON, MIXED)
+    story.stored.append(POISON)
+    story.dequeue(2100, [POISON], MIXED, attempts=POISON_ATTEMPTS)
+    assert only(story, "13")
+    story.dequeue(8000, [POISON], MIXED, attempts=POISON_ATTEMPTS + 1)
+    assert "14" in {found.split(":")[0] for found in story.broken()}
 
 
 def test_attempts_only_grow(story: Story) -> None:
@@ -427,6 +487,16 @@ def test_a_time_that_has_not_come(story: Story, early_ms: int, *, is_right: bool
     assert only(story, "9") != is_right
 
 
+@pytest.mark.parametrize(("early_ms", "is_right"), [(0, True), (1, False)])
+def test_a_message_that_was_given_back_for_later(story: Story, early_ms: int, *, is_right: bool) -> None:
+    story.create(2000, 21, FAIR_A)
+    at = 2500 + SERVER
+    story.finish(2200, story.dequeue(2100, [21]), kind="retry", results="retried", retry_at=at)
+    story.finish(2600, story.dequeue(2495, [21], released_at=at - early_ms))
+    assert (story.broken() == []) == is_right
+    assert only(story, "9") != is_right
+
+
 @pytest.mark.parametrize(
     ("ats", "priorities", "is_right"),
     [([5, 6], [0, 0], True), ([6, 5], [0, 0], False), ([6, 5], [7, 0], True), ([5, 6], [0, 7], False)],
@@ -469,12 +539,38 @@ def test_unfair_shares(story: Story) -> None:
     assert only(story, "12, 21")
 
 
+@pytest.mark.parametrize(("at", "judged"), [(1500, 1), (4500, 0)])
+def test_a_dequeue_of_a_killed_client(story: Story, at: float, judged: int) -> None:
+    """It has no end. Shares are not known if it was made in a calm time; those before it do not count."""
+    story.dequeue(at, [], outcome=None)
+    competing(story, 35, 10)
+    assert story.judged("Channels that compete") == judged
+
+
 def test_work_that_does_not_go_on_after_a_fault(story: Story) -> None:
     story.fault(1500, 2500, "server-kill", crash=1500)
     story.served(3000, 21, FAIR_A)
     assert story.broken() == []
     story.fault(4000, 5000, "server-kill", crash=4000)
     story.served(20_000, 31, FAIR_A)
+    assert only(story, "13")
+
+
+def test_producers_that_are_done(story: Story) -> None:
+    """What an operator creates later does not say how long producers took."""
+    story.fault(1500, 2500, "server-kill", crash=1500)
+    story.served(60_000, OPERATOR_KEYS, FAIR_A)
+    assert story.broken() == []
+
+
+def test_work_goes_on_when_there_is_work(story: Story) -> None:
+    story.served(3000, 21, FAIR_A)
+    story.fault(3500, 4000, "server-kill", crash=3500)
+    story.create(4100, 31, LIMITED)
+    story.finish(60_100, story.dequeue(60_000, [31], LIMITED))
+    assert story.broken() == [], "the limit may have made it wait"
+    story.create(4100, 41, FAIR_A)
+    story.finish(60_100, story.dequeue(60_000, [41]))
     assert only(story, "13")
 
 
@@ -496,6 +592,15 @@ def test_an_open_transaction_that_stops_others(story: Story) -> None:
     story.create(13_000, 101, FAIR_A)
     story.finish(28_000, story.dequeue(27_500, [101], FAIR_A))
     assert only(story, "23, 25")
+
+
+def test_faults_that_overlap_count_once(story: Story) -> None:
+    story.fault(12_000, 26_000, "held-snapshot")
+    story.create(13_000, 101, FAIR_A)
+    story.finish(28_000, story.dequeue(27_500, [101], FAIR_A))
+    story.fault(13_000, 15_500, "worker-stop")
+    story.fault(13_000, 15_500, "half-open")
+    assert "23, 25: No open transaction stops others" in story.broken()
 
 
 def copied(story: Story, stored: list[int], served: list[int]) -> None:
