@@ -114,6 +114,7 @@ def prepare(peers: Sequence[FieldPeer], results: FieldResults, stack: ExitStack,
         except NotInstalled as error:
             results.set_missing(peer.name, str(error))
         else:
+            results.missing.pop(peer.name, None)
             results.versions |= versions(peer, pythons[peer.name])
     stores: dict[str, Store] = {}
     servers: dict[str, Callable[[], AbstractContextManager[Store]]] = {
@@ -168,6 +169,8 @@ def measure(
             values = scenario.run(stage, scenario.variant.get(peer.name, peer.name), sizes)
         except (ChildFailed, NothingRan) as failure:
             error = str(failure)
+        except Exception as failure:  # noqa: BLE001 - the others are still measured
+            error = f"{type(failure).__name__}: {failure}"
         results.add(FieldRun(peer.name, scenario.name, turn, values, error))
         shown = error or ", ".join(f"{name} {value:,.4g}" for name, value in values.items())
         console.print(

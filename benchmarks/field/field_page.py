@@ -62,8 +62,8 @@ ROWS_TEXT = f"""\
   share once.
 - **A lone job under load**: one tenant sends 100 jobs per second, and another one 4. Milliseconds from the return of
   the enqueue call of the other one to the start of its job.
-- **A noisy tenant**: one tenant has {{backlog:,}} jobs of 50 ms waiting. Meanwhile, 99 tenants send one each. Seconds until their
-  jobs start. After the last one is sent, the run goes on for {QUIET_TIMEOUT_SECONDS} s.
+- **A noisy tenant**: one tenant has {{backlog:,}} jobs of 50 ms waiting, or as many as the library
+  enqueues in a minute. Meanwhile, 99 tenants send one each. Seconds until their jobs start. After the last one is sent, the run goes on for {QUIET_TIMEOUT_SECONDS} s.
 - **A limit of one per tenant**: 100 tenants, jobs of 5 ms, two worker processes. "Kept" means that no tenant ever had two jobs
   running. The percentage is the rate with the limit, relative to the rate without.
 - **A killed worker**: one of two workers is killed with `SIGKILL` while both run jobs of 50 ms. Seconds until all jobs that it
@@ -112,11 +112,14 @@ def table_and_notes(results: FieldResults, shown: Sequence[FieldPeer]) -> tuple[
             error = results.error(peer.name, row.scenario)
             if reason is not None:
                 cells.append(f"cannot {note(f'{peer.title}: {reason}')}")
-            elif cell is not None:
-                cells.append(cell)
             elif error is not None:
                 last = (error.strip().splitlines() or ["no output"])[-1]
-                cells.append(f"failed {note(f'{peer.title} failed: `{last}`')}")
+                if cell is None:
+                    cells.append(f"failed {note(f'{peer.title} failed: `{last}`')}")
+                else:
+                    cells.append(f"{cell} {note(f'{peer.title} failed in one of the runs: `{last}`')}")
+            elif cell is not None:
+                cells.append(cell)
             else:
                 cells.append(NOT_MEASURED)
         lines.append(f"| {row.title} | " + " | ".join(cells) + " |")

@@ -3,6 +3,7 @@
 import json
 import statistics
 from dataclasses import asdict, dataclass, field
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,7 +37,8 @@ class FieldResults:
         saved = json.loads(path.read_text(encoding="utf-8"))
         if saved["sizes"] != sizes:
             raise ResultsDiffer(f"{path} has results of {saved['sizes']}, not of {sizes}; name another file")
-        return cls(path, sizes, saved["versions"], {}, [FieldRun(**run) for run in saved["runs"]])
+        runs = [FieldRun(**run | {"values": finite_or_inf(run["values"])}) for run in saved["runs"]]
+        return cls(path, sizes, saved["versions"], saved["missing"], runs)
 
     def has(self, peer: str, scenario: str, turn: int) -> bool:
         return any(
@@ -72,15 +74,27 @@ class FieldResults:
         )
 
     def as_json(self) -> dict[str, Any]:
+        """What never happened is null: JSON has no infinite numbers."""
         return {
             "sizes": self.sizes,
             "versions": self.versions,
             "missing": self.missing,
-            "runs": [asdict(run) for run in self.runs],
+            "runs": [
+                asdict(run) | {"values": {name: finite(value) for name, value in run.values.items()}}
+                for run in self.runs
+            ],
         }
 
     def _save(self) -> None:
         if self.path is not None:
             saved = self.path.with_suffix(".new")
-            saved.write_text(json.dumps(self.as_json(), indent=1), encoding="utf-8")
+            saved.write_text(json.dumps(self.as_json(), indent=1, allow_nan=False), encoding="utf-8")
             saved.replace(self.path)
+
+
+def finite(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def finite_or_inf(values: dict[str, float | None]) -> dict[str, float]:
+    return {name: inf if value is None else value for name, value in values.items()}

@@ -139,6 +139,8 @@ def limited(stage: Stage, name: str, sizes: Sizes) -> Values:
     plain = name.partition(",")[0]
     free, _ = one_of_each(stage, plain, sizes)
     kept, at_once = one_of_each(stage, name, sizes)
+    if not free:
+        raise NothingRan("fewer than two tasks ran without a limit")
     return {"rate": kept, "unlimited_rate": free, "ratio": kept / free, "at_once": at_once}
 
 
@@ -167,6 +169,8 @@ def held(stage: Stage, name: str, sizes: Sizes) -> Values:
             run.wait_for_start()
             time.sleep(HELD_WARM_UP_SECONDS)
             before = counted(run.log.count, window, [*workers, producer])
+            if not before:
+                raise NothingRan(f"no task ran in the {window:g} s before the snapshot was held")
             with psycopg.connect(run.dsn) as conn:
                 conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 conn.execute("SELECT COUNT(*) FROM pg_class")

@@ -58,11 +58,14 @@ def main() -> int:
         parser.error("--minutes and --every must be positive")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that children are stopped
     samples = Samples()
-    interrupted = False
+    stopped = False
     try:
         run(options.minutes * 60, options.every, samples)
     except KeyboardInterrupt:
-        interrupted = True  # what was sampled is judged
+        stopped = True  # what was sampled is judged
+    except SoakFailed as error:
+        stopped = True
+        print(error, file=sys.stderr)
     trends = samples.trends()
     grew = [name for name, trend in trends.items() if not trend.is_flat]
     if options.json:
@@ -74,7 +77,7 @@ def main() -> int:
         print("too few samples to judge; run for longer, or sample more often")
         return 2
     print(f"{len(trends) - len(grew)} of {len(trends)} series are flat; the report is in {options.report}")
-    return 1 if grew or interrupted else 0
+    return 1 if grew or stopped else 0
 
 
 class Samples:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from benchmarks.task_queues.child_command import ChildCommand
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 STOP_TIMEOUT_SECONDS = 30
+ANSWER_TIMEOUT_SECONDS = 900  # no command takes longer; a library that hangs must not stop the others
 READY = "ready"
 
 
@@ -129,7 +131,13 @@ class Child:
     def _read_line(self) -> str:
         stdout = self._process.stdout
         assert stdout is not None
-        line = stdout.readline().strip()
+        stuck = threading.Timer(ANSWER_TIMEOUT_SECONDS, self._kill_group)
+        stuck.daemon = True
+        stuck.start()
+        try:
+            line = stdout.readline().strip()
+        finally:
+            stuck.cancel()
         if not line:
             raise self._failure(self._process.wait(STOP_TIMEOUT_SECONDS))
         return line

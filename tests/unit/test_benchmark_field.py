@@ -9,13 +9,15 @@ from math import inf
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from benchmarks.bench_field import main, runs
+from benchmarks.bench_field import main, measure, runs
 from benchmarks.field.environments import REQUIREMENTS
 from benchmarks.field.field_page import write
 from benchmarks.field.field_peers import PEERS
 from benchmarks.field.field_results import FieldResults, FieldRun, ResultsDiffer
 from benchmarks.field.field_scenarios import (
+    Scenario,
     Sizes,
     all_scenarios,
     ended,
@@ -28,6 +30,7 @@ from benchmarks.field.field_scenarios import (
     waits_of,
     workers_of,
 )
+from benchmarks.field.stage import Stage
 from benchmarks.task_queues import TASK_QUEUES, load_task_queue
 from benchmarks.task_queues.child_command import Install, Send, SendPaced, WorkWithLog, parse_command
 from benchmarks.task_queues.pgmq import in_order
@@ -184,10 +187,14 @@ def test_the_first_round_has_everything_and_later_ones_what_is_repeated() -> Non
 def test_results_are_continued_and_failures_repeated(tmp_path: Path) -> None:
     path, sizes = tmp_path / "field.json", asdict(Sizes())
     results = FieldResults.load(path, sizes)
+    results.set_missing("awa", "no such Python")
     results.add(FieldRun("oban", "lone", 0, {"p50_ms": inf}, None))
     results.add(FieldRun("rq", "lone", 0, {}, "it broke"))
     again = FieldResults.load(path, sizes)
     assert again.has("oban", "lone", 0)
+    assert again.median("oban", "lone", "p50_ms") == inf
+    assert "Infinity" not in path.read_text(encoding="utf-8"), "it is not JSON"
+    assert again.missing == {"awa": "no such Python"}
     assert not again.has("rq", "lone", 0)
     again.add(FieldRun("rq", "lone", 0, {"p50_ms": 2.0}, None))
     assert again.median("rq", "lone", "p50_ms") == 2
@@ -232,6 +239,29 @@ def test_the_page_has_a_cell_for_everything(tmp_path: Path) -> None:
         assert part in page, part
     assert "not measured" not in page
     assert [path.name for path in (tmp_path / "images").iterdir()] == ["field.svg"]
+
+
+def test_a_library_that_fails_in_one_run_only(tmp_path: Path) -> None:
+    results = FieldResults(None, asdict(Sizes()))
+    for turn, error in enumerate((None, "line 1\nit broke")):
+        results.add(FieldRun("awa", "consume-many", turn, {} if error else {"rate": 100.0}, error))
+    write(tmp_path, results, Sizes())
+    page = (tmp_path / "benchmarks-field.md").read_text()
+    assert "| 100 [" in page
+    assert "awa failed in one of the runs: `it broke`" in page
+
+
+def test_what_a_library_raises_does_not_end_the_others() -> None:
+    def run(_stage: Stage, name: str, _sizes: Sizes) -> dict[str, float]:
+        return {"rate": 1 / (name != "awa")}
+
+    [awa, rq] = [peer for peer in PEERS if peer.name in {"awa", "rq"}]
+    results = FieldResults(None, asdict(Sizes()))
+    stage = Stage({}, {"awa": Path(), "rq": Path()})
+    scenario = Scenario("lone", run, {}, is_repeated=False)
+    measure(stage, [(0, scenario, awa), (0, scenario, rq)], results, Sizes(), None, Console(quiet=True))
+    assert results.error("awa", "lone") == "ZeroDivisionError: division by zero"
+    assert results.median("rq", "lone", "rate") == 1
 
 
 @pytest.mark.parametrize(
