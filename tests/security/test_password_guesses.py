@@ -46,6 +46,15 @@ def test_all_addresses_of_a_network_are_counted_together() -> None:
         rule(request("right", "2001:db8::ffff"))
 
 
+def test_ipv4_addresses_at_a_socket_for_both_versions_are_counted_apart() -> None:
+    rule = Password("ann", "right")
+    guess(rule, "::ffff:10.0.0.7")
+    for host in ("::ffff:10.0.0.7", "10.0.0.7"):
+        with pytest.raises(HTTPException):
+            rule(request("right", host))
+    assert rule(request("right", "::ffff:10.0.0.8")) == Access("ann"), "others are not locked out"
+
+
 def test_many_networks_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guesses, "NETWORKS_MAX", 3)
     wrong = guesses.WrongPasswords()

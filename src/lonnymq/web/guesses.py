@@ -38,15 +38,18 @@ class WrongPasswords:
 
 
 def _network(host: str | None) -> str:
-    """One person can have all IPv6 addresses of a network.
+    """One person can have all IPv6 addresses of a network. A socket for both versions shows IPv4 addresses as
+    IPv6 addresses of one network.
 
-    >>> [_network(host) for host in ("10.0.0.7", "2001:db8::7", None)]
-    ['10.0.0.7', '2001:db8::/64', 'unknown']
+    >>> [_network(host) for host in ("10.0.0.7", "::ffff:10.0.0.7", "2001:db8::7", None)]
+    ['10.0.0.7', '10.0.0.7', '2001:db8::/64', 'unknown']
     """
     try:
         address = ipaddress.ip_address(host or "")
     except ValueError:
         return "unknown"
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    return str(ipaddress.ip_network((address, 64), strict=False))
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is None:
+            return str(ipaddress.ip_network((address, 64), strict=False))
+        address = address.ipv4_mapped
+    return str(address)
