@@ -26,6 +26,7 @@ def login(conn: psycopg.Connection) -> Iterator[str]:
         "EXECUTE ON ALL FUNCTIONS IN SCHEMA lonnymq",
         "SELECT ON channels, messages, leases, dead_letters, history, policies",
         "INSERT (batch, ord, channel, content) ON staging",
+        "INSERT (batch, ord, channel, content, priority, dedupe_key) ON staging_chunk",
     ):
         conn.execute(sql.SQL("GRANT {} TO {}").format(sql.SQL(grant), role))
     yield name
@@ -278,6 +279,39 @@ def test_what_it_stages_is_its_own_and_goes_to_its_own_channels(
     assert refused(tenant, "staging_publish(%s)", batch)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         tenant.execute("INSERT INTO staging (batch, ord, staged_by) VALUES (%s, 4, 'postgres')", (batch,))
+
+
+CHUNKS = {
+    "without options": ("", ""),
+    "with an option": (", priority", ", ARRAY[[1], [2]]"),
+    "with a key": (", dedupe_key", ", '{k,NULL}'"),
+}
+
+
+@pytest.mark.parametrize("has_sizes", [False, True])
+@pytest.mark.parametrize("kind", CHUNKS)
+def test_its_chunks_go_to_its_own_channels(
+    conn: psycopg.Connection, tenant: psycopg.Connection, kind: str, has_sizes: bool
+) -> None:
+    if has_sizes:
+        conn.execute("SELECT channel_set('theirs', p_max_size => 100)")
+    before = ids_of(conn, "theirs")
+    names, values = CHUNKS[kind]
+    for channels, named in (
+        ("'{mine,theirs}'", "'theirs'"),
+        ("'{{theirs},{mine}}'", "'theirs'"),
+        ("'{mine,NULL}'", "NULL"),
+    ):
+        [(batch,)] = conn.execute("SELECT gen_random_uuid()")
+        insert = "INSERT INTO staging_chunk (batch, ord, channel, content{}) VALUES (%s, 0, {}, '{{x,y}}'{})"
+        tenant.execute(insert.format(names, channels, values).encode(), (batch,))
+        with pytest.raises(psycopg.Error, match=f"may not produce to channel {named}") as error:
+            tenant.execute("SELECT staging_publish(%s)", (batch,))
+        assert error.value.sqlstate == "LM012"
+    assert ids_of(conn, "theirs") == before
+    [(batch,)] = conn.execute("SELECT gen_random_uuid()")
+    tenant.execute(insert.format(names, "'{mine,also mine}'", values).encode(), (batch,))
+    assert tenant.execute("SELECT * FROM staging_publish(%s)", (batch,)).fetchone() == (2, 0, 0)
 
 
 def test_bound_to_nothing_unbound_and_bound_again(

@@ -118,6 +118,21 @@ def test_a_bad_chunk_leaves_everything_as_it_was(
     assert (count(conn), count(conn, "staging_chunk"), count(conn, "notice")) == (0, 2, 0)
 
 
+def test_arrays_of_two_dimensions_are_read_row_by_row(conn: psycopg.Connection) -> None:
+    batch = uuid4()
+    stage(conn, batch, 0, channel=["a"], content=[b""], lane=["one"])
+    square: dict[str, list[Any]] = {
+        "channel": [["a", "b"], ["c", "d"]],
+        "content": [[b"1", b"2"], [b"3", b"4"]],
+        "lane": [["one", "two"], ["three", None]],
+    }
+    stage(conn, batch, 1, **square)
+    assert publish(conn, batch) == (5, 0, 0)
+    found = conn.execute("SELECT channel, content, lane FROM message ORDER BY id OFFSET 1").fetchall()
+    assert found == [("a", b"1", "one"), ("b", b"2", "two"), ("c", b"3", "three"), ("d", b"4", "default")]
+    check(conn)
+
+
 def test_rows_and_chunks_of_one_batch(conn: psycopg.Connection) -> None:
     batch = uuid4()
     stage_plain(conn, batch, 10, 2)

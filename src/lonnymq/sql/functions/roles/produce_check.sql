@@ -8,7 +8,7 @@ BEGIN
     IF v_bound IS NOT NULL THEN
         SELECT c INTO v_channel FROM unnest(p_channels) c WHERE (c = ANY (v_bound)) IS NOT TRUE LIMIT 1;
         IF FOUND THEN
-            PERFORM bound_login_refuse('produce to channel ' || quote_literal(v_channel),
+            PERFORM bound_login_refuse('produce to channel ' || COALESCE(quote_literal(v_channel), 'NULL'),
                 'It is bound to other channels; an administrator changes that with credential_bind.');
         END IF;
     END IF;

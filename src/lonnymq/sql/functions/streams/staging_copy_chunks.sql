@@ -71,7 +71,7 @@ BEGIN
         n := n + v_count;
         first_at := LEAST(first_at, COALESCE((SELECT MIN(COALESCE(d, v_now)) FROM unnest(c.dequeue_at) d), v_now));
         members := members + COALESCE(num_nonnulls(VARIADIC c.batch_id), 0);
-        v_lanes := ARRAY(SELECT DISTINCT unnest(v_lanes || c.lane));
+        v_lanes := ARRAY(SELECT unnest(v_lanes) UNION SELECT unnest(c.lane));
         v_tids := v_tids || c.tid;
     END LOOP;
     DELETE FROM staging_chunk x WHERE x.ctid = ANY (v_tids);
