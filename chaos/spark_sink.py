@@ -34,7 +34,7 @@ class SparkSink(Client):
         call = self.journal.before(
             "create", first=first, channels=indexes, ats=[None] * ROWS, priorities=[0] * ROWS, keyed=False
         )
-        table = self._spark.createDataFrame(rows, COLUMNS).repartition(PARTITIONS)
+        table = self._spark.createDataFrame(rows, COLUMNS)  # in PARTITIONS, which keep the order
         try:
             table.write.format("lonnymq").options(dsnEnv=ADDRESS, schema=SCHEMA).mode("append").save()
         except Exception as error:
@@ -47,7 +47,7 @@ class SparkSink(Client):
 def main() -> None:
     settings = Settings.from_arguments()
     os.environ[ADDRESS] = settings.dsn
-    sink = SparkSink(settings, session("local[1]", **{"spark.sql.shuffle.partitions": str(PARTITIONS)}))
+    sink = SparkSink(settings, session(f"local[{PARTITIONS}]"))
     sink.run(sink.step)
 
 
