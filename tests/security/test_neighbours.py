@@ -13,7 +13,7 @@ from psycopg import sql
 from lonnymq.doctor.checks import Database
 from lonnymq.doctor.run_checks import run_checks
 from lonnymq.errors import RightsTooWide
-from lonnymq.install import inspect, install, uninstall, upgrade, verify
+from lonnymq.install import inspect, install, plan, uninstall, upgrade, verify
 from tests.security.conftest import Attacked, Conn
 
 RUNS = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'eve ran as %', current_user; END $$"
@@ -44,6 +44,31 @@ def test_a_schema_that_somebody_else_made_first(bare: Attacked, eve: Conn) -> No
     bare.conn.execute(str(caught.value.hint).removeprefix("run as its owner: ").encode())
     verify(bare.conn, bare.schema)
     install(eve, f"{bare.schema} of eve")
+
+
+@pytest.mark.parametrize("must_exist", [False, True])
+def test_a_schema_that_somebody_makes_during_an_installation(
+    bare: Attacked, eve: Conn, must_exist: bool
+) -> None:
+    """Eve sees the advisory lock of the installation, and makes the schema before the installation does."""
+    statements = iter(plan(bare.schema, must_exist=must_exist))
+
+    def run(*, until: str | None = None) -> None:
+        for statement in statements:
+            bare.conn.execute(statement.encode())
+            if until is not None and until in statement:
+                return
+
+    with bare.conn.transaction(force_rollback=True):
+        run(until="LM106")
+        eve.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(bare.schema)))
+        if must_exist:
+            eve.execute(
+                TRAPS["tables of the installer"].replace("{{}}", "{}").replace("{runs}", RUNS).encode()
+            )
+        with pytest.raises(psycopg.DatabaseError, match=f"{eve.info.user} owns ") as refused:
+            run()
+    assert refused.value.sqlstate == "LM106"
 
 
 TRAPS = {
@@ -92,6 +117,11 @@ def test_a_login_that_was_made_a_member_installs_for_the_owner(bare: Attacked, e
     bare.run("GRANT {owner} TO {eve}", owner=f"{bare.schema}_owner", eve=eve.info.user)
     bare.run("CREATE SCHEMA {schema} AUTHORIZATION {owner}", owner=f"{bare.schema}_owner")
     install(eve, bare.schema)
+    for conn in (eve, bare.conn):
+        verify(conn, bare.schema)
+    bare.run("REVOKE {owner} FROM {eve}", owner=f"{bare.schema}_owner", eve=eve.info.user)
+    with pytest.raises(RightsTooWide, match=f"{bare.schema} belongs to {bare.schema}_owner"):
+        verify(bare.conn, bare.schema)
 
 
 def test_the_owner_of_the_database_installs_into_public(bare: Attacked, eve: Conn) -> None:

@@ -80,6 +80,7 @@ def plan(
             if must_exist
             else [refuse_occupied_installer_tables(schema), _create_installer_tables(schema)]
         ),
+        refuse_shared(schema, is_new=True),  # somebody may have made the schema meanwhile
         f"SET LOCAL search_path TO {identifier(schema)}, pg_temp",
         "SET LOCAL check_function_bodies TO off",
         refuse_newer(schema, sql_files.last_step, release, contract),

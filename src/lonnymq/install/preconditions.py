@@ -7,6 +7,20 @@ from __future__ import annotations
 from lonnymq.install.files import SqlFiles
 from lonnymq.install.sql_text import do_block, literal, namespace, text_array
 
+# The roles that own the schema `n` or something in it, or may create something in it. Role 0 is PUBLIC. The
+# members of pg_database_owner are the owner of the database.
+_OWNERS = (
+    "SELECT '%s owns' AS what, n.nspowner AS role",
+    "SELECT '%s owns objects in', c.relowner FROM pg_catalog.pg_class c WHERE c.relnamespace = n.oid",
+    "SELECT '%s owns objects in', p.proowner FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid",
+    "SELECT '%s owns objects in', o.oprowner FROM pg_catalog.pg_operator o WHERE o.oprnamespace = n.oid",
+    "SELECT '%s owns objects in', t.typowner FROM pg_catalog.pg_type t WHERE t.typnamespace = n.oid",
+)
+_MAY_CREATE = (
+    "SELECT '%s may create objects in', a.grantee FROM pg_catalog.aclexplode(n.nspacl) a"
+    " WHERE a.privilege_type = 'CREATE'"
+)
+
 
 def refuse_isolation() -> str:
     """Above READ COMMITTED, the work of an installation that this one waited for would stay invisible."""
@@ -34,19 +48,28 @@ BEGIN
 END""")
 
 
-def refuse_shared(schema: str) -> str:
+def refuse_shared(schema: str, *, is_new: bool = False) -> str:
     """Whoever may create functions, operators or triggers in the schema can run code with the rights of the
     queue's functions, and of this installation. So these roles must have the rights of the installing role,
     or be roles that it was made a member of. A superuser is a member of every role, and was made a member of
     none.
+
+    With `is_new`, the schema may be one that this transaction made, with the owner's default privileges.
     """
+    shared_with = " UNION ".join([*_OWNERS, *([] if is_new else [_MAY_CREATE])])
     return do_block(f"""
 DECLARE
     v_other RECORD;
 BEGIN
     SELECT s.what, CASE s.role WHEN 0 THEN 'PUBLIC'
         ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(s.role)) END AS role INTO v_other
-    FROM ({_shared_with(schema)}
+    FROM (
+        SELECT x.what,
+            CASE WHEN x.role = CAST('pg_database_owner' AS REGROLE) THEN d.datdba ELSE x.role END AS role
+        FROM pg_catalog.pg_namespace n
+        CROSS JOIN LATERAL ({shared_with}) x
+        JOIN pg_catalog.pg_database d ON d.datname = current_database()
+        WHERE n.nspname = {literal(schema)}
     ) s
     CROSS JOIN (SELECT * FROM pg_catalog.pg_roles WHERE rolname = current_user) me
     WHERE s.role = 0 OR NOT pg_has_role(s.role, me.oid, 'USAGE')
@@ -70,33 +93,6 @@ BEGIN
             );
     END IF;
 END""")
-
-
-def _shared_with(schema: str) -> str:
-    """A query for the roles that own the schema or something in it, or may create something in it. Role 0 is
-    PUBLIC. The members of pg_database_owner are the owner of the database.
-    """
-    return f"""
-        SELECT x.what,
-            CASE WHEN x.role = CAST('pg_database_owner' AS REGROLE) THEN d.datdba ELSE x.role END AS role
-        FROM (
-            SELECT '%s owns' AS what, n.nspowner AS role
-            FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(schema)}
-            UNION
-            SELECT '%s may create objects in', a.grantee
-            FROM pg_catalog.pg_namespace n CROSS JOIN LATERAL pg_catalog.aclexplode(n.nspacl) a
-            WHERE n.nspname = {literal(schema)} AND a.privilege_type = 'CREATE'
-            UNION
-            SELECT '%s owns objects in', o.owner
-            FROM pg_catalog.pg_namespace n
-            CROSS JOIN LATERAL (
-                SELECT c.relowner AS owner FROM pg_catalog.pg_class c WHERE c.relnamespace = n.oid
-                UNION ALL SELECT p.proowner FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
-                UNION ALL SELECT o.oprowner FROM pg_catalog.pg_operator o WHERE o.oprnamespace = n.oid
-                UNION ALL SELECT t.typowner FROM pg_catalog.pg_type t WHERE t.typnamespace = n.oid) o
-            WHERE n.nspname = {literal(schema)}
-        ) x
-        JOIN pg_catalog.pg_database d ON d.datname = current_database()"""
 
 
 def is_installed(schema: str) -> str:

@@ -151,7 +151,9 @@ def stray_rights(schema: str) -> str:
 
 
 def strange_owners(schema: str) -> str:
-    """A query for objects that belong to a role without the privileges of the installation's owner."""
+    """A query for objects that belong to a role without the privileges of the installation's owner. The
+    schema may also belong to a role that this owner was made a member of, as in refuse_shared.
+    """
     return f"""
         SELECT x.kind, x.object, pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(x.owner)),
             pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(o.owner))
@@ -167,6 +169,10 @@ def strange_owners(schema: str) -> str:
             WHERE c.relnamespace = {namespace(schema)} AND c.relname = 'installation'
         ) o
         WHERE x.owner <> o.owner AND NOT pg_catalog.pg_has_role(x.owner, o.owner, 'USAGE')
+          AND NOT (
+              x.kind = 'SCHEMA' AND pg_catalog.pg_has_role(o.owner, x.owner, 'USAGE')
+              AND NOT (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.oid = o.owner)
+          )
         ORDER BY x.object"""
 
 
