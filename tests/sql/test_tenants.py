@@ -119,8 +119,15 @@ def fill(conn: psycopg.Connection, channel: str, count: int, first: int = 1, *, 
     )
 
 
+SETTLED = "message, scheduled, ready, line, backlog, lease, dead, finished, result"
+
+
 def settle(conn: psycopg.Connection) -> None:
-    conn.execute("VACUUM (ANALYZE) message, scheduled, ready, line, backlog, lease, dead, finished, result")
+    """Vacuum now, and never later: what a scan reads depends on what was vacuumed."""
+    for table in SETTLED.split(", "):
+        if table != "finished":  # which is partitioned
+            conn.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = FALSE)".encode())
+    conn.execute(f"VACUUM (ANALYZE) {SETTLED}".encode())
 
 
 QUERIES = [

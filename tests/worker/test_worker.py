@@ -628,6 +628,7 @@ def test_ready_messages_are_released_when_handlers_become_slow(queue: Queue, app
             queue.enqueue_many(slow.message() for _ in range(50))
             await until(lambda: queue.stats().leased > 2)
             await until(lambda: queue.stats().leased == 2)
+            await until(queue.messages)  # they are listed when they are dispatched again
             assert {message.attempts for message in queue.messages()} == {0}
             over.set()
             await until(lambda: queue.stats().waiting == 0 and queue.stats().leased == 0)
