@@ -9,12 +9,15 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from lonnymq.doctor.checks import Database
 from lonnymq.doctor.run_checks import run_checks
 from lonnymq.errors import RightsTooWide
 from lonnymq.install import inspect, install, plan, uninstall, upgrade, verify
-from tests.security.conftest import Attacked, Conn
+from lonnymq.install.kombu_tables import create_kombu_tables, kombu_schema
+from lonnymq.kombu.broker import Broker, Key
+from tests.security.conftest import PASSWORD, Attacked, Conn
 
 RUNS = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'eve ran as %', current_user; END $$"
 
@@ -134,6 +137,67 @@ def test_the_owner_of_the_database_installs_into_public(bare: Attacked, eve: Con
             upgrade(bare.conn, "public")
     finally:
         bare.run("ALTER DATABASE {database} OWNER TO CURRENT_USER", database=bare.conn.info.dbname)
+
+
+def connect_with_kombu(address: str, schema: str) -> None:
+    broker = Broker(Key(address, schema, listen=False, pool_size=1))
+    try:
+        broker.prepare(install=True)
+        broker.topology.declare("orders", is_temporary=False, expires_ms=None)
+    finally:
+        broker.queue.close()
+
+
+def test_tables_of_kombu_that_somebody_else_made_first(bare: Attacked, eve: Conn, dsn: str) -> None:
+    """Triggers of their owner would run with the rights of the login that Celery has."""
+    install(bare.conn, bare.schema, roles=True)
+    user = bare.make_login("app", "producer", "consumer", "observer", "admin")
+    app = make_conninfo(dsn, user=user, password=PASSWORD)
+    theirs = kombu_schema(bare.schema)
+    eve.execute(create_kombu_tables(bare.schema).encode())
+    eve.execute(
+        f"CREATE FUNCTION {theirs}.evil () RETURNS TRIGGER {RUNS};"
+        f" CREATE TRIGGER evil BEFORE INSERT ON {theirs}.queue FOR EACH ROW EXECUTE FUNCTION {theirs}.evil();"
+        f" GRANT ALL ON SCHEMA {theirs} TO PUBLIC;"
+        f" GRANT ALL ON ALL TABLES IN SCHEMA {theirs} TO PUBLIC".encode()
+    )
+    refused = (
+        rf"{eve.info.user} owns schema {theirs}, or a table in it, and could act with the rights of {user}"
+    )
+    for drop in ("SELECT", f"DROP TABLE {theirs}.message, {theirs}.binding, {theirs}.queue"):
+        eve.execute(drop.encode())
+        with pytest.raises(RightsTooWide, match=refused):
+            connect_with_kombu(app, bare.schema)
+    for name in ("queue", "binding", "message"):
+        eve.execute(f"CREATE VIEW {theirs}.{name} AS SELECT 1".encode())
+    uninstall(bare.conn, bare.schema)
+    install(bare.conn, bare.schema, roles=True)
+    for role in ("producer", "consumer", "observer", "admin"):
+        bare.run("GRANT {role} TO {app}", role=f"{bare.schema}_{role}", app=user)
+    eve.execute(f"DROP SCHEMA {theirs} CASCADE".encode())
+    bare.run("GRANT CREATE ON DATABASE {database} TO {app}", database=bare.conn.info.dbname, app=user)
+    connect_with_kombu(app, bare.schema)
+    with pytest.raises(RightsTooWide, match=f"{user} owns schema"):
+        connect_with_kombu(dsn, bare.schema)  # as a superuser
+
+
+def test_kombu_uses_tables_of_the_queues_owner(bare: Attacked, dsn: str) -> None:
+    bare.run("CREATE ROLE {owner} CREATEROLE", owner=f"{bare.schema}_owner")
+    bare.run(
+        "GRANT CREATE ON DATABASE {database} TO {owner}",
+        database=bare.conn.info.dbname,
+        owner=f"{bare.schema}_owner",
+    )
+    user = bare.make_login("app")
+    connect_with_kombu(make_conninfo(dsn, options=f"-c role={bare.schema}_owner"), bare.schema)
+    install(bare.connect(options=f"-c role={bare.schema}_owner"), bare.schema, roles=True)
+    for role in ("producer", "consumer", "observer", "admin"):
+        bare.run("GRANT {role} TO {app}", role=f"{bare.schema}_{role}", app=user)
+    theirs = kombu_schema(bare.schema)
+    bare.run("GRANT USAGE ON SCHEMA {theirs} TO {app}", theirs=theirs, app=user)
+    bare.run("GRANT ALL ON ALL TABLES IN SCHEMA {theirs} TO {app}", theirs=theirs, app=user)
+    for address in (make_conninfo(dsn, user=user, password=PASSWORD), dsn):
+        connect_with_kombu(address, bare.schema)
 
 
 # A schema that is named after a login is the first in which PostgreSQL looks for functions and operators of

@@ -50,6 +50,28 @@ def create_kombu_tables(queue_schema: str) -> str:
     return _TABLES.replace("{schema}", identifier(kombu_schema(queue_schema)))
 
 
+UNTRUSTED_OWNER = """
+SELECT pg_catalog.pg_get_userbyid(x.owner), current_user
+FROM (
+    SELECT n.nspowner AS owner FROM pg_catalog.pg_namespace n WHERE n.nspname = CAST($1 AS NAME)
+    UNION
+    SELECT c.relowner FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = CAST($1 AS NAME) AND c.relname IN ('queue', 'binding', 'message')
+) x
+JOIN pg_catalog.pg_roles o ON o.oid = x.owner
+CROSS JOIN (SELECT * FROM pg_catalog.pg_roles WHERE rolname = current_user) me
+WHERE NOT o.rolsuper AND NOT pg_catalog.pg_has_role(o.oid, me.oid, 'USAGE')
+    AND NOT (pg_catalog.pg_has_role(me.oid, o.oid, 'USAGE') AND NOT me.rolsuper)
+    AND NOT EXISTS (
+        SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = CAST($2 AS NAME) AND c.relname = 'installation' AND c.relowner = o.oid)
+LIMIT 1"""
+"""Finds a role that owns the schema of the transport or a table in it, and the current role. The owner's
+triggers run with the rights of whoever writes to the tables. So the owner must be that of the queue, a
+superuser, or a role that `install` would accept as the owner of the queue's schema.
+"""
+
+
 def drop_kombu_tables(queue_schema: str) -> list[str]:
     """The statement that drops the tables if all of them exist, and then their schema if it is empty; no
     statement if they cannot exist.
@@ -64,7 +86,7 @@ DECLARE
     v_owners OID[] := ARRAY(
         SELECT c.relowner FROM pg_catalog.pg_class c
         WHERE c.relnamespace = to_regnamespace({literal(name)})
-            AND c.relname IN ('queue', 'binding', 'message'));
+            AND c.relkind = 'r' AND c.relname IN ('queue', 'binding', 'message'));
 BEGIN
     IF cardinality(v_owners) < 3 THEN
         RETURN;

@@ -20,8 +20,8 @@ import psycopg
 
 from lonnymq.client.calls import ask
 from lonnymq.client.queue import Queue
-from lonnymq.errors import NotPermitted, SchemaMissing
-from lonnymq.install.kombu_tables import create_kombu_tables, kombu_schema
+from lonnymq.errors import NotPermitted, RightsTooWide, SchemaMissing
+from lonnymq.install.kombu_tables import UNTRUSTED_OWNER, create_kombu_tables, kombu_schema
 from lonnymq.statement import Command, Row, Statement, command, identifier
 
 Answer = TypeVar("Answer")
@@ -90,8 +90,17 @@ class Topology:
         self.notify_channel = kombu_schema(queue.schema)
 
     def check(self) -> None:
-        """Raise SchemaMissing if the tables do not exist, and NotPermitted if this role may not use them."""
-        schema = identifier(kombu_schema(self._queue.schema))
+        """Raise SchemaMissing if the tables do not exist, NotPermitted if this role may not use them, and
+        RightsTooWide if they belong to somebody else.
+        """
+        name = kombu_schema(self._queue.schema)
+        schema = identifier(name)
+        for owner, role in self._run(UNTRUSTED_OWNER, (name, self._queue.schema), list):
+            raise RightsTooWide(
+                f"{owner} owns schema {name}, or a table in it, and could act with the rights of {role}",
+                "have an administrator drop that schema, or make the owner of the queue the owner of schema"
+                f" {schema} and of its tables",
+            )
         try:
             self._read()
         except SchemaMissing as error:
