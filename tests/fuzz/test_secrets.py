@@ -141,6 +141,11 @@ def test_addresses_that_are_refused() -> None:
         "host=h;port=1;pass=one",
         "host=h user=u;password=one",
         "host=h dbname='d; Password = one'",
+        "host=h dbname='d passwd=one'",
+        "host=h user=u;sslpassword=one",
+        "dbname=postgresql://u:one@host/db",
+        "postgresql://h/db?dbname=postgresql://u:one/two@host/db",
+        "host=/run/postgresql,u:one@host",
         "host=h password=one\0",
     ):
         with pytest.raises(InvalidAddress, match="percent-encoded"):
@@ -149,6 +154,8 @@ def test_addresses_that_are_refused() -> None:
         "postgresql://u:one%40two%2Fthree@host:1,other/db?sslmode=require",
         "host=/run/postgresql password='a;b=c@d' options='-c my.password=x'",
         "postgresql:///db?host=/run/postgresql&user=a@b",
+        "postgresql:///db?host=%2Fsrv%2Fday%3D1%2Fa%40b%3Brun",
+        "host=h application_name=https://issuer/path",
         "",
     ):
         parameters(address)

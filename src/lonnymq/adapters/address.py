@@ -12,7 +12,7 @@ from lonnymq.errors import InvalidAddress
 
 LIBPQ_KEYWORDS = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
 NO_HOST = re.compile("[@=;]")
-PASSWORD = re.compile(r"\b(password|pwd)\s*=", re.IGNORECASE)
+PASSWORD = re.compile(r"\b(pass(word|wd)?|pwd)\s*=|;\s*\w+\s*=|://[^@]*@", re.IGNORECASE)
 MAY_NAME_A_PASSWORD = {"password", "sslpassword", "oauth_client_secret", "options"}
 
 
@@ -21,7 +21,8 @@ def parameters(address: str) -> dict[str, Any]:
 
     An invalid address is not repeated in the error, because it may contain a password. For the same reason,
     an address is refused if libpq would take a part of the password for something else, which libpq and the
-    server show: a password that should have been percent-encoded, or parts that are separated by semicolons.
+    server show: a password that should have been percent-encoded, parts that are separated by semicolons, or
+    an address in the place of a database's name. The folder of a socket may have such a name.
     """
     scheme, separator, rest = address.partition("://")
     if separator:
@@ -34,11 +35,12 @@ def parameters(address: str) -> dict[str, Any]:
     except (ProgrammingError, ValueError):  # ValueError: percent-encoded bytes that are not UTF-8
         raise _invalid() from None
     ports = str(found.get("port", "")).replace(",", "")
+    hosts = [host for host in str(found.get("host", "")).split(",") if not host.startswith("/")]
     others = [str(value) for name, value in found.items() if name not in MAY_NAME_A_PASSWORD]
     if (
         "\0" in address
         or (ports and not ports.isdigit())
-        or NO_HOST.search(str(found.get("host", "")))
+        or any(NO_HOST.search(host) for host in hosts)
         or any(PASSWORD.search(other) for other in others)
     ):
         raise _invalid()
