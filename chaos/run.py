@@ -99,6 +99,10 @@ class Run:
             )
             try:
                 return self._run_on(cluster, plan)
+            except BaseException as error:
+                for failure in self.failures:  # of faults, which may be the reason
+                    error.add_note(failure)
+                raise
             finally:
                 cluster.close()
         finally:

@@ -1,11 +1,14 @@
 """Transactions that stay open, are prepared, or hold a snapshot; and timeouts."""
 
+import time
+
 import psycopg
 
 from chaos.cluster import OPERATOR
 from chaos.faults.fault import Scene, fault
 from chaos.world import OPERATOR_KEYS, PATIENT_ATTEMPTS, SCHEMA, content
 
+PREPARE_TIMEOUT_S = 10
 TIMEOUTS = {"statement_timeout": "25ms", "lock_timeout": "5ms"}
 
 
@@ -54,17 +57,24 @@ def open_transactions(scene: Scene) -> None:
 def prepared_transactions(scene: Scene) -> None:
     """Two creates are prepared, survive their sessions, and are committed and rolled back seconds later."""
     name = f"chaos {scene.random.randrange(1 << 60)}"
-    calls = [(way, _prepare(scene, f"{name} {way}")) for way in ("COMMIT", "ROLLBACK")]
+    calls = {way: _prepare(scene, f"{name} {way}") for way in ("COMMIT", "ROLLBACK")}
     scene.wait(3, 6)
     with scene.cluster.connect() as conn:
-        for way, call in calls:
+        for way, call in calls.items():
+            if call is None:
+                scene.facts["ended"] = "every create notified a sleeping consumer"
+                continue
             conn.execute(f"{way} PREPARED '{name} {way}'")
             scene.journal.after(call, "ok" if way == "COMMIT" else "rolled back", results="created")
 
 
-def _prepare(scene: Scene, name: str) -> int:
-    """Prepare a create. PostgreSQL refuses one that has notified a sleeping consumer: then try again."""
-    while True:
+def _prepare(scene: Scene, name: str) -> int | None:
+    """Prepare a create. PostgreSQL refuses one that has notified a sleeping consumer: then try again.
+
+    Without a consumer that wakes up, every create notifies. Then give up after a while.
+    """
+    deadline = time.monotonic() + PREPARE_TIMEOUT_S
+    while time.monotonic() < deadline:
         keys = _keys(scene, 20)
         call = scene.journal.before("create", **_facts(keys))
         try:
@@ -77,6 +87,7 @@ def _prepare(scene: Scene, name: str) -> int:
             scene.wait(0.02)
         else:
             return call
+    return None
 
 
 @fault("held-snapshot", one_per=150_000)
