@@ -142,6 +142,23 @@ def test_rows_and_chunks_of_one_batch(conn: psycopg.Connection) -> None:
     assert sorted(delivery.id for delivery in drain(conn)) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("has_sizes", [False, True])
+def test_batches_of_rows_and_of_chunks_are_published_in_their_order(
+    conn: psycopg.Connection, has_sizes: bool
+) -> None:
+    if has_sizes:
+        conn.execute("SELECT channel_set('small', p_max_size => 2)")
+    batches = [uuid4() for _ in range(3)]
+    for n in (2, 0):
+        stage(conn, batches[n], 1, channel=["a"] * 2, content=[b"chunk %d" % n] * 2)
+    for n in (1, 2):
+        stage_rows(conn, batches[n], [(5, "a", b"row %d" % n)])
+    conn.execute("SELECT staging_publish_once('app', 1, %s)", (batches,))
+    found = conn.execute("SELECT content FROM message ORDER BY id").fetchall()
+    order = [b"chunk 0", b"chunk 0", b"row 1", b"row 2", b"chunk 2", b"chunk 2"]
+    assert found == [(content,) for content in order]
+
+
 def test_keys_and_sizes_hold(conn: psycopg.Connection) -> None:
     conn.execute("SELECT channel_set('small', p_max_size => 2)")
     batch = uuid4()

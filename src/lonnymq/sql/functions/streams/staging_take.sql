@@ -1,9 +1,9 @@
--- Delete rows that the caller's login role has staged under some batches, and return their messages in the
--- order of the batches and their rows: at most p_limit rows, and p_max_bytes of content and headers, but at least
--- one.
+-- Delete the first rows that the caller's login role has staged under some batches, in the order of the batches and
+-- their rows, and return their messages in any order: at most p_limit rows, and p_max_bytes of content and headers, but
+-- at least one.
 -- A row that is staged while this runs is taken with the others, or stays: only rows that were read are deleted.
 CREATE OR REPLACE FUNCTION staging_take (p_batches UUID[], p_limit INT, p_max_bytes INT)
-RETURNS TABLE (ord BIGINT, message new_message) LANGUAGE sql AS $$
+RETURNS TABLE (batch UUID, ord BIGINT, message new_message) LANGUAGE sql AS $$
 WITH gone AS (
     DELETE FROM staging g WHERE g.ctid = ANY (ARRAY(
         SELECT z.tid
@@ -20,5 +20,5 @@ WITH gone AS (
         WHERE z.before <= p_max_bytes
         LIMIT p_limit))
     RETURNING g.batch, g.ord, g::new_message AS message)
-SELECT x.ord, x.message FROM gone x ORDER BY array_position(p_batches, x.batch), x.ord
+SELECT x.batch, x.ord, x.message FROM gone x
 $$;

@@ -1,4 +1,5 @@
--- Delete the rows and chunks that the caller's login role has staged under some batches, and return their messages.
+-- Delete the rows and chunks that the caller's login role has staged under some batches, and return their messages, in
+-- the order of the batches, of each its rows before its chunks.
 -- Refuses more messages than locks can be taken for at once.
 CREATE OR REPLACE FUNCTION staging_take_all (p_batches UUID[])
 RETURNS new_message[] LANGUAGE plpgsql AS $$
@@ -13,8 +14,13 @@ DECLARE
         WHERE x.batch = ANY (p_batches) AND x.staged_by = quote_ident(session_user)::REGROLE);
 BEGIN
     IF v_are_too_many IS NOT TRUE THEN
-        v_messages := ARRAY(SELECT t.message FROM staging_take(p_batches, c_most + 1, c_most_bytes) t)
-            || ARRAY(SELECT t FROM staging_take_chunks(p_batches) t);
+        v_messages := ARRAY(
+            SELECT t.message
+            FROM (
+                SELECT 1 AS kind, r.* FROM staging_take(p_batches, c_most + 1, c_most_bytes) r
+                UNION ALL
+                SELECT 2, c.* FROM staging_take_chunks(p_batches) c) t
+            ORDER BY array_position(p_batches, t.batch), t.kind, t.ord);
         v_are_too_many := cardinality(v_messages) > c_most
             OR (SELECT SUM(COALESCE(octet_length(m.content), 0) + COALESCE(pg_column_size(m.headers), 0))
                 FROM unnest(v_messages) m) > c_most_bytes;
