@@ -1,4 +1,4 @@
-"""Awa. Python tasks run on its Rust worker, which claims up to 512 jobs per call."""
+"""Awa. Python tasks run on its Rust worker."""
 
 import asyncio
 import signal
@@ -19,6 +19,7 @@ from benchmarks.task_queues.task_queue import (
 )
 
 CONCURRENCY = 100
+CLAIMED = 512  # at most, per call
 HEARTBEAT = {
     "heartbeat_interval_ms": 3000,
     "heartbeat_staleness_ms": 9000,  # its guide asks for at least three intervals
@@ -34,7 +35,7 @@ class Noop:
 class Awa(TaskQueue):
     name = "awa"
     settings: ClassVar = {
-        "batches": f"`max_workers={CONCURRENCY}`, `claim_batch_size=512`",
+        "batches": f"`max_workers={CONCURRENCY}`, `claim_batch_size={CLAIMED}`",
         "single": "`max_workers=1`",
         "default": "`max_workers=50`",
         "recovering": f"`max_workers={RECOVERING}`, heartbeats every 3 s, stale after 9 s",
@@ -81,9 +82,10 @@ class Awa(TaskQueue):
                 await handler.add_async(job.args.number)
 
             begin()
-            await client.start(
-                [{"name": TASK, "max_workers": workers}], **(HEARTBEAT if mode == "recovering" else {})
-            )
+            chosen: dict[str, Any] = {"name": TASK, "max_workers": workers}
+            if mode == "batches":
+                chosen["claim_batch_size"] = CLAIMED
+            await client.start([chosen], **(HEARTBEAT if mode == "recovering" else {}))
             await stopping.wait()
             await client.shutdown()
 

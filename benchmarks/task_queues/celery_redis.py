@@ -47,6 +47,11 @@ class CeleryRedis(TaskQueue):
         app.close()
 
     def work(self, dsn: str, kind: Kind, mode: Mode, handler: Handler, begin: Callable[[], None]) -> None:
+        import celery.apps.worker
+        import celery.bin.celery
+        import celery.concurrency.prefork
+        import celery.worker.consumer  # noqa: F401 - before the measurement begins, as the other libraries
+
         assert kind == "async"  # it runs plain functions in processes, whatever the kind
         app = app_of(dsn, seconds=RECOVERY_SECONDS if mode == "recovering" else None)
         app.conf.worker_prefetch_multiplier = {"batches": PREFETCH, "single": 1, "recovering": 1}.get(mode, 4)
