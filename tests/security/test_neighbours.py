@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from lonnymq.doctor.checks import Database
 from lonnymq.doctor.run_checks import run_checks
-from lonnymq.errors import RightsTooWide
+from lonnymq.errors import NotPermitted, RightsTooWide
 from lonnymq.install import inspect, install, plan, uninstall, upgrade, verify
 from lonnymq.install.kombu_tables import create_kombu_tables, kombu_schema
 from lonnymq.kombu.broker import Broker, Key
@@ -72,6 +72,26 @@ def test_a_schema_that_somebody_makes_during_an_installation(
         with pytest.raises(psycopg.DatabaseError, match=f"{eve.info.user} owns ") as refused:
             run()
     assert refused.value.sqlstate == "LM106"
+
+
+def test_policies_on_the_tables_of_somebody_elses_queue(bare: Attacked, eve: Conn) -> None:
+    """PostgreSQL runs their functions with the rights of whoever reads the table, superusers excepted."""
+    app = bare.login("app")
+    bare.run("GRANT CREATE ON DATABASE {database} TO {app}", database=app.info.dbname, app=app.info.user)
+    install(eve, bare.schema)
+    eve.execute(f"SET search_path TO {bare.schema}; CREATE FUNCTION evil () RETURNS BOOLEAN {RUNS}".encode())
+    for table in ("installation", "migration"):
+        eve.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY".encode())
+        eve.execute(
+            f"CREATE POLICY evil ON {table} USING (evil()); GRANT SELECT ON {table} TO PUBLIC".encode()
+        )
+    bare.run("GRANT USAGE ON SCHEMA {schema} TO PUBLIC")
+    for call in (inspect, verify, upgrade, install, uninstall):
+        with pytest.raises(NotPermitted):
+            call(app, bare.schema)
+    with app.transaction():
+        install(app, "own")
+        assert app.execute("SHOW row_security").fetchone() == ("on",)
 
 
 TRAPS = {

@@ -12,13 +12,18 @@ from lonnymq.server_errors import from_sqlstate
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Error
 
-_SETTINGS = ("search_path", "check_function_bodies", "lock_timeout")
+_SETTINGS = ("search_path", "row_security", "check_function_bodies", "lock_timeout")
 _READ_SETTINGS = "SELECT " + ", ".join(f"pg_catalog.current_setting('{name}')" for name in _SETTINGS)
 _RESTORE_SETTINGS = "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', %s, TRUE)" for name in _SETTINGS)
 _NOT_PERMITTED = "42501"
-NO_OTHER_SCHEMA = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', TRUE)"
+NO_CODE_OF_OTHERS = (
+    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', TRUE),"
+    " pg_catalog.set_config('row_security', 'off', TRUE)"
+)
 """Whoever may create a schema may create one named after this login, and PostgreSQL would look there for
-functions and operators that fit better than its own. They would run with the rights of this login.
+functions and operators that fit better than its own. Or they may create the schema of the queue, and policies
+on the tables of the installer. Both would run with the rights of this login. Without row_security, a query of
+a table with policies is refused.
 """
 
 
@@ -51,7 +56,7 @@ def transaction(conn: Connection[Any], schema: str) -> Iterator[Cursor[tuple[Any
             if not is_joined:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             before = one(cursor, _READ_SETTINGS)
-            execute(cursor, NO_OTHER_SCHEMA)
+            execute(cursor, NO_CODE_OF_OTHERS)
             yield cursor
             if is_joined:
                 cursor.execute(_RESTORE_SETTINGS, before)
