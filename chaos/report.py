@@ -64,7 +64,7 @@ def _body(result: Result) -> Iterator[str]:
         for name, number in sorted(faults.items())
         if name != CALM
     ]
-    yield from _table(("fault", "times", "of these ended early by another fault", "what happened"), rows)
+    yield from _table(("fault", "times", "of these ended early", "what happened"), rows)
     for name, reason in result.skipped.items():
         yield f'<p class="soft">{escape(name)} was left out: it {escape(reason)}.</p>'
     yield "</section>"
