@@ -19,6 +19,7 @@ from chaos.world import SCHEMA, World, make_world
 
 CONNECT_TIMEOUT_S = 5
 LSN: LiteralString = "SELECT (pg_current_wal_insert_lsn() - '0/0')::BIGINT"
+UNREACHABLE = 3  # the exit code of a worker that cannot connect when it starts; lonnymq worker has the same
 
 
 @dataclass(frozen=True)

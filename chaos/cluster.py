@@ -18,6 +18,7 @@ from lonnymq.embedded.reachable_paths import reachable_binaries
 
 DATABASE = "chaos"
 UP_TIMEOUT_S = 60
+FILL_ATTEMPTS = 100
 OPERATOR = "chaos operator"  # the application name of sessions that no fault ends
 SETTINGS = {
     "autovacuum": "on",
@@ -135,14 +136,23 @@ class Disk:
 
     def fill(self) -> None:
         """Leave no space: make the file system as small as what it has."""
-        usage = os.statvfs(self.folder)
-        self._resize((usage.f_blocks - usage.f_bfree) * usage.f_frsize)
+        for attempt in reversed(range(FILL_ATTEMPTS)):
+            usage = os.statvfs(self.folder)
+            try:
+                self._resize((usage.f_blocks - usage.f_bfree) * usage.f_frsize)
+            except subprocess.CalledProcessError:  # meanwhile it has more than that
+                if not attempt:
+                    raise
+            else:
+                return
 
     def free(self) -> None:
         self._resize(self._size_bytes)
 
     def _resize(self, size_bytes: int) -> None:
-        subprocess.run(["mount", "-o", f"remount,size={size_bytes}", str(self.folder)], check=True)
+        subprocess.run(
+            ["mount", "-o", f"remount,size={size_bytes}", str(self.folder)], check=True, capture_output=True
+        )
 
     def close(self) -> None:
         if self.is_limited:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from chaos.client import Settings
+from chaos.client import UNREACHABLE, Settings
 from chaos.journal import read
 
 ROOT = Path(__file__).parents[1]
@@ -92,7 +92,7 @@ class Crew:
             dead = [m for m in self.members if not m.is_running and m.process.returncode != 0]
             for member in dead:
                 self.members.remove(member)
-                if member.process.returncode != -signal.SIGKILL:
+                if member.process.returncode not in {-signal.SIGKILL, UNREACHABLE}:
                     self.crashed.append(f"{member.settings.name} exited with {member.process.returncode}")
                 quota = member.settings.quota
                 if member.program in PRODUCERS:

@@ -7,11 +7,12 @@ from pathlib import Path
 import psycopg
 import psycopg_pool
 
-from chaos.client import Settings
+from chaos.client import UNREACHABLE, Settings
 from chaos.journal import Journal, Outcome
 from chaos.world import SCHEMA, TASK_LANE, key_of
 from lonnymq import App, Job, Queue, Worker
 from lonnymq.commands import Delivery
+from lonnymq.errors import DatabaseUnreachable
 
 EFFECTS = "CREATE TABLE chaos_effect (key BIGINT NOT NULL, message BIGINT NOT NULL, worker TEXT NOT NULL)"
 EFFECT = "INSERT INTO public.chaos_effect VALUES (%s, %s, %s)"
@@ -68,7 +69,10 @@ def main() -> None:
         name=settings.name,
         shutdown_timeout=2,
     )
-    code = worker.run()
+    try:
+        code = worker.run()
+    except DatabaseUnreachable:  # when it started; later, it waits
+        code = UNREACHABLE
     journal.write({"kind": "stop"})
     sys.exit(code)
 
