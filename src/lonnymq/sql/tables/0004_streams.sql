@@ -14,22 +14,15 @@ CREATE INDEX staging_ix ON staging (staged_by, batch, ord); -- a login reads onl
 CREATE INDEX staging_at_ix ON staging (staged_at);
 
 -- Staged rows, many of them in one row of this table, with an array per column. They need no index entry, no default
--- and no delete of their own, which are most of what a row of staging costs. An array that is NULL leaves its option
--- open for all of them; the others have one element per message. Headers are JSON texts.
+-- and no delete of their own, which are most of what a row of staging costs.
 CREATE UNLOGGED TABLE staging_chunk (
     batch UUID NOT NULL,
     ord BIGINT NOT NULL,                    -- the ord of the first; the others follow
-    channel TEXT[] NOT NULL, content BYTEA[] NOT NULL, dequeue_at BIGINT[], headers TEXT[], max_attempts INT[],
-    dedupe_key TEXT[], priority INT[], cost INT[], lane TEXT[], unique_while TEXT[], unique_for_ms BIGINT[],
-    keep_result_ms BIGINT[], batch_id BIGINT[],
     staged_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE,
     staged_at BIGINT NOT NULL DEFAULT date_part('epoch', now()) * 1000
-);
+) INHERITS (new_messages);
 CREATE INDEX staging_chunk_ix ON staging_chunk (staged_by, batch, ord);
 CREATE INDEX staging_chunk_at_ix ON staging_chunk (staged_at);
--- They are read once: compressing them would cost more than it saves.
-ALTER TABLE staging_chunk ALTER channel SET STORAGE EXTERNAL, ALTER content SET STORAGE EXTERNAL,
-    ALTER headers SET STORAGE EXTERNAL, ALTER dedupe_key SET STORAGE EXTERNAL, ALTER lane SET STORAGE EXTERNAL;
 
 -- The last batch that each app (a job or stream) has published, so that a repeated batch publishes nothing. Apps belong
 -- to the queue, so that a deployment with another login does not publish twice. A login that is bound to channels has

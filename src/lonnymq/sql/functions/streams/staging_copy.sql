@@ -12,6 +12,7 @@ DECLARE
     v_max INT := (SELECT q.content_max_bytes FROM queue q);
     v_login REGROLE := quote_ident(session_user)::REGROLE;
     v_is_bound BOOLEAN := bound_channels() IS NOT NULL;
+    v_sequence REGCLASS := pg_get_serial_sequence('message', 'id');
     -- The new ids are above the last one.
     v_lo BIGINT := COALESCE(pg_sequence_last_value('message_id_seq'), 0) + 1;
     v_deleted BIGINT;
@@ -19,20 +20,17 @@ DECLARE
 BEGIN
     PERFORM FROM staging x WHERE x.batch = p_batch AND x.staged_by = v_login ORDER BY x.ord LIMIT 1 FOR UPDATE;
     -- One statement, so that it counts the rows that become messages and no others. It reads staging twice, which takes
-    -- a fifth of the time that RETURNING takes. It reads columns: a row as a value, as message_new takes it, would be
-    -- built and taken apart again for every message.
+    -- a fifth of the time that RETURNING takes. OFFSET 0: each message is built once, and not for each use of a field.
     WITH made AS (
-        INSERT INTO message (xid, dequeue_at, created_at, batch_id, max_attempts, keep_result_ms, cost, priority, lane,
-            channel, dedupe_key, headers, content)
-        SELECT p_xid, COALESCE(x.dequeue_at, v_now + x.delay_ms, v_now), v_now, x.batch_id, x.max_attempts,
-            NULLIF(x.keep_result_ms, 0), COALESCE(x.cost, 1), COALESCE(x.priority, 0), COALESCE(x.lane, 'default'),
-            x.channel, x.dedupe_key, x.headers, x.content
-        FROM staging x
-        WHERE x.batch = p_batch AND x.staged_by = v_login
-            AND message_check(ROW(x.channel, x.content, x.dequeue_at, x.headers, x.max_attempts, x.dedupe_key,
-                x.delay_ms, x.priority, x.cost, x.lane, x.unique_while, x.unique_for_ms, x.keep_result_ms,
-                x.batch_id)::new_message, v_max, format(' (the row with ord %s)', x.ord))
-        ORDER BY x.ord)
+        INSERT INTO message OVERRIDING SYSTEM VALUE
+        SELECT r.*
+        FROM (
+            SELECT y.message, nextval(v_sequence) AS id
+            FROM (
+                SELECT x.ord, x::new_message AS message FROM staging x
+                WHERE x.batch = p_batch AND x.staged_by = v_login ORDER BY x.ord OFFSET 0) y
+            WHERE message_check(y.message, v_max, format(' (the row with ord %s)', y.ord))) m
+        CROSS JOIN LATERAL message_new(m.message, m.id, p_xid, v_now, v_now, FALSE) r)
     SELECT COALESCE(SUM(g.n), 0) AS n, COALESCE(SUM(g.keys), 0) AS keys, COALESCE(SUM(g.members), 0) AS members,
         MIN(g.first_at) AS first_at, array_agg(g.channel) AS channels, array_agg(DISTINCT g.lane) AS lanes
     INTO s

@@ -10,6 +10,7 @@ DECLARE
     v_max INT := (SELECT q.content_max_bytes FROM queue q);
     v_login REGROLE := quote_ident(session_user)::REGROLE;
     v_is_bound BOOLEAN := bound_channels() IS NOT NULL;
+    v_sequence REGCLASS := pg_get_serial_sequence('message', 'id');
     -- The new ids are above the last one.
     v_lo BIGINT := COALESCE(pg_sequence_last_value('message_id_seq'), 0) + 1;
     v_count INT;                            -- of the rows of a chunk
@@ -28,12 +29,7 @@ BEGIN
         WHERE x.batch = p_batch AND x.staged_by = v_login ORDER BY x.ord FOR UPDATE
     LOOP
         v_channel := c.channel;
-        v_content := c.content;
         v_count := cardinality(v_channel);
-        PERFORM array_lengths_check(v_count, cardinality(v_content), cardinality(c.dequeue_at), cardinality(c.headers),
-            cardinality(c.max_attempts), cardinality(c.dedupe_key), cardinality(c.priority), cardinality(c.cost),
-            cardinality(c.lane), cardinality(c.unique_while), cardinality(c.unique_for_ms),
-            cardinality(c.keep_result_ms), cardinality(c.batch_id));
         IF num_nonnulls(VARIADIC c.dedupe_key) > 0 THEN
             PERFORM refuse('40001', 'rows of the batch were staged while it was published',
                 'Run the transaction again.');
@@ -41,9 +37,9 @@ BEGIN
         IF v_is_bound THEN
             PERFORM produce_check(ARRAY(SELECT DISTINCT unnest(v_channel)));
         END IF;
-        IF num_nulls(c.dequeue_at, c.headers, c.max_attempts, c.priority, c.cost, c.lane, c.unique_while,
-            c.unique_for_ms, c.keep_result_ms, c.batch_id) = 10
-        THEN
+        IF c.is_plain THEN
+            v_content := c.content;
+            PERFORM array_lengths_check(v_count, cardinality(v_content));
             -- Most messages are valid. What is wrong with others, and in which row, is looked up afterwards.
             INSERT INTO message (xid, dequeue_at, created_at, channel, content)
             SELECT p_xid, v_now, v_now, channel, content
@@ -51,22 +47,19 @@ BEGIN
             WHERE name_is_valid(channel) AND octet_length(content) <= v_max;
             GET DIAGNOSTICS v_valid = ROW_COUNT;
             IF v_valid < v_count THEN
-                PERFORM FROM staging_rows(c.ord, v_channel, v_content, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                    NULL, NULL, NULL) m
-                WHERE message_check(ROW(m.channel, m.content, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                    NULL, NULL, NULL)::new_message, v_max, format(' (the row with ord %s)', m.ord));
+                PERFORM FROM staging_chunk x CROSS JOIN LATERAL staging_rows(x) m
+                WHERE x.ctid = c.tid
+                    AND message_check(m.message, v_max, format(' (the row with ord %s)', m.ord));
             END IF;
         ELSE
-            INSERT INTO message (xid, dequeue_at, created_at, batch_id, max_attempts, keep_result_ms, cost, priority,
-                lane, channel, headers, content)
-            SELECT p_xid, COALESCE(m.dequeue_at, v_now), v_now, m.batch_id, m.max_attempts,
-                NULLIF(m.keep_result_ms, 0), COALESCE(m.cost, 1), COALESCE(m.priority, 0),
-                COALESCE(m.lane, 'default'), m.channel, m.headers, m.content
-            FROM staging_rows(c.ord, v_channel, v_content, c.dequeue_at, c.headers, c.max_attempts, c.dedupe_key,
-                c.priority, c.cost, c.lane, c.unique_while, c.unique_for_ms, c.keep_result_ms, c.batch_id) m
-            WHERE message_check(ROW(m.channel, m.content, m.dequeue_at, m.headers, m.max_attempts, NULL, NULL,
-                m.priority, m.cost, m.lane, m.unique_while, m.unique_for_ms, m.keep_result_ms,
-                m.batch_id)::new_message, v_max, format(' (the row with ord %s)', m.ord));
+            INSERT INTO message OVERRIDING SYSTEM VALUE
+            SELECT r.*
+            FROM (
+                SELECT m.message, nextval(v_sequence) AS id
+                FROM staging_chunk x CROSS JOIN LATERAL staging_rows(x) m
+                WHERE x.ctid = c.tid
+                    AND message_check(m.message, v_max, format(' (the row with ord %s)', m.ord))) m
+            CROSS JOIN LATERAL message_new(m.message, m.id, p_xid, v_now, v_now, FALSE) r;
         END IF;
         n := n + v_count;
         first_at := LEAST(first_at, COALESCE((SELECT MIN(COALESCE(d, v_now)) FROM unnest(c.dequeue_at) d), v_now));
