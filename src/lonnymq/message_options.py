@@ -4,7 +4,8 @@ Spark writes.
 
 To add an option, add it to each class in this file and to OPTIONS, and to the SQL: the tables new_message,
 new_messages and message in tables/0001_core.sql, and the functions message_check, message_new,
-message_create, message_create_many and staging_rows. CONTRIBUTING.md says what dead letters and listings need.
+message_create, message_create_many and staging_rows. CONTRIBUTING.md says what dead letters and listings
+need.
 """
 
 from __future__ import annotations

@@ -241,6 +241,25 @@ def test_unpublished_chunks_are_deleted_after_a_day(conn: psycopg.Connection) ->
     assert count(conn, "staging_chunk") == 0
 
 
+def test_a_chunk_with_any_option_is_not_plain(conn: psycopg.Connection) -> None:
+    """Options of a plain chunk are not read."""
+    columns = conn.execute(
+        """
+        SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
+        WHERE attrelid = 'new_messages'::REGCLASS AND attnum > 0
+            AND attname NOT IN ('channel', 'content', 'is_plain')"""
+    ).fetchall()
+    assert len(columns) > 8
+    for name, type_ in columns:
+        row = conn.execute(
+            sql.SQL(
+                "INSERT INTO staging_chunk (batch, ord, channel, content, {}) "
+                "VALUES (gen_random_uuid(), 0, '{{a}}', '{{x}}', CAST('{{NULL}}' AS {})) RETURNING is_plain"
+            ).format(sql.Identifier(name), sql.SQL(type_))  # type: ignore[arg-type] # from the catalogue
+        ).fetchone()
+        assert row == (False,), name
+
+
 def test_a_chunk_without_times_is_due_at_once(conn: psycopg.Connection) -> None:
     batch = uuid4()
     later = 10**13
