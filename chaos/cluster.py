@@ -52,9 +52,13 @@ class Cluster:
         self.server = self.new_server()
 
     def new_server(self, *, is_started: bool = True, is_copy: bool = False) -> Server:
-        """A copy is not on the small file system: it must not notice when that is full."""
+        """A copy is not on the small file system, and has the clock of the machine.
+
+        No fault is meant for it. With a clock that is set back, `pg_ctl` would wait for another server.
+        """
         folder = (self.folder if is_copy else self.disk.folder) / f"server-{len(self._servers)}"
-        server = Server(folder, bin_dir=self._bin_dir, settings=SETTINGS)
+        programs = self.programs if is_copy else self._bin_dir
+        server = Server(folder, bin_dir=programs, settings=SETTINGS)
         self._servers.append(server)
         if is_started:
             server.start()

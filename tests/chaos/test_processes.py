@@ -1,10 +1,16 @@
 """The processes of ./run chaos: signals that come early, and a proxy that several threads command."""
 
+import shutil
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
+import psycopg
+import pytest
+
+from chaos.cluster import Cluster, work_folder
 from chaos.crew import drain_signal_blocked
 from chaos.proxy import ProxyProcess
 
@@ -31,3 +37,23 @@ def test_threads_command_the_proxy() -> None:
             list(pool.map(lambda _: proxy.tell("delay", seconds=0), range(400)))
     finally:
         proxy.stop()
+
+
+@pytest.mark.debian("libfaketime")
+def test_a_copy_does_not_have_the_clock_of_the_server() -> None:
+    """With a clock that is set back, pg_ctl does not recognise the server that it has started."""
+    folder = work_folder()
+    try:
+        cluster = Cluster(folder, 18, with_clock=True)
+        try:
+            assert cluster.clock is not None
+            cluster.clock.set(-20)
+            copy = cluster.new_server(is_started=False, is_copy=True)
+            copy.start()
+            with psycopg.connect(copy.dsn()) as conn:
+                [(now,)] = conn.execute("SELECT clock_timestamp()").fetchall()
+            assert datetime.now(UTC) - now < timedelta(seconds=10)
+        finally:
+            cluster.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
