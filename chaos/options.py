@@ -9,6 +9,13 @@ from pathlib import Path
 from chaos.broken_engines import BROKEN
 from chaos.faults import FAULTS
 from chaos.faults.operators import REINSTALLING
+from dev.arguments import above_zero, new_folder, whole_number, writable_file
+from lonnymq.embedded import BinariesMissing, binaries
+
+MESSAGES_MAX = 100_000_000  # producers number theirs within as many
+MINUTES_MAX = 7 * 24 * 60
+PROCESSES_MAX = 25  # of each kind: the server accepts 120 connections
+WAIT_MAX_S = 3600
 
 
 @dataclass(frozen=True)
@@ -46,25 +53,31 @@ def from_arguments(arguments: Sequence[str]) -> Options:
         prog="./run chaos",
         description="Run real clients against a real server under faults, and judge what they saw.",
     )
-    parser.add_argument("--messages", type=_positive, default=20_000, metavar="N")
-    parser.add_argument("--minutes", type=float, default=1.0, metavar="M", help="how long faults go on")
+    parser.add_argument("--messages", type=whole_number(1, MESSAGES_MAX), default=20_000, metavar="N",
+                        help="how many messages producers create (default: 20,000)")  # fmt: skip
+    parser.add_argument("--minutes", type=above_zero(MINUTES_MAX), default=1.0, metavar="M",
+                        help="how long faults begin (default: 1); a run takes longer")  # fmt: skip
     parser.add_argument("--seed", default="", help="the same seed makes the same plan of faults")
     parser.add_argument("--only", type=_faults, default=(), metavar="FAULT,...", help="only these faults")
-    parser.add_argument("--without", type=_faults, default=(), metavar="FAULT,...")
     parser.add_argument(
-        "--engine", default="", choices=["", *sorted(BROKEN)], help="a broken engine: it must fail"
+        "--without", type=_faults, default=(), metavar="FAULT,...", help="all faults but these"
     )
-    parser.add_argument("--report", type=Path, metavar="FILE", help="where to write the page")
-    parser.add_argument("--folder", type=Path, help="keep the journals in this new folder")
-    parser.add_argument("--producers", type=_positive, default=2)
-    parser.add_argument("--consumers", type=_positive, default=4)
-    parser.add_argument("--workers", type=_positive, default=1)
+    engines = sorted(BROKEN)
+    parser.add_argument("--engine", default="", choices=engines, metavar="NAME",
+                        help=f"an engine that the judge must find broken: {', '.join(engines)}")  # fmt: skip
+    parser.add_argument("--report", type=writable_file, metavar="FILE", help="write the HTML page here")
+    parser.add_argument("--folder", type=new_folder, help="keep the journals in this new folder")
+    processes = whole_number(1, PROCESSES_MAX)
+    parser.add_argument("--producers", type=processes, default=2, metavar="N", help="default: 2")
+    parser.add_argument("--consumers", type=processes, default=4, metavar="N", help="default: 4")
+    parser.add_argument("--workers", type=processes, default=1, metavar="N", help="default: 1")
     parser.add_argument(
         "--spark", action="store_true", help="also a Spark stream that consumes and Spark writes"
     )
-    parser.add_argument("--wait", dest="wait_s", type=float, default=30.0, metavar="SECONDS",
+    parser.add_argument("--wait", dest="wait_s", type=above_zero(WAIT_MAX_S), default=30.0, metavar="SECONDS",
                         help="how long a wait may take after a fault (default: 30)")  # fmt: skip
-    parser.add_argument("--pg", dest="postgresql", type=int, default=18, help="the version of PostgreSQL")
+    parser.add_argument("--pg", dest="postgresql", type=_installed_version, default=18, metavar="VERSION",
+                        help="the version of PostgreSQL (default: 18)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the result to stdout as JSON")
     parser.add_argument("--list", action="store_true", help="list the faults and exit")
     found = vars(parser.parse_args(arguments))
@@ -72,19 +85,19 @@ def from_arguments(arguments: Sequence[str]) -> Options:
         for name, fault in FAULTS.items():
             print(f"{name:24} {' '.join((fault.run.__doc__ or '').split())}")
         raise SystemExit(0)
-    if found["minutes"] <= 0:
-        parser.error(f"--minutes {found['minutes']:g} is not positive")
-    if found["folder"] is not None and found["folder"].exists():
-        parser.error(f"--folder {found['folder']} exists; name a new one")
+    if found["engine"] and found["without"]:
+        parser.error("--without does nothing with --engine; use --only")
     found["seed"] = found["seed"] or secrets.token_hex(4)
     return Options(**found)
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return number
+def _installed_version(text: str) -> int:
+    version = whole_number(15, 99)(text)
+    try:
+        binaries(version)
+    except BinariesMissing as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return version
 
 
 def _faults(text: str) -> tuple[str, ...]:
@@ -92,4 +105,6 @@ def _faults(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in FAULTS:
             raise argparse.ArgumentTypeError(f"there is no fault {name!r}; see --list")
+    if not names:
+        raise argparse.ArgumentTypeError(f"{text!r} names no fault; see --list")
     return names

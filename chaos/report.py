@@ -13,7 +13,7 @@ from chaos.case import Verdict
 from chaos.evidence import OK, Floats, Table
 from chaos.faults import FAULTS
 from chaos.plan import CALM
-from chaos.run import Result, error_counts, fault_counts
+from chaos.run import Result, error_counts, fault_counts, summary
 from lonnymq.formatting import plural
 from lonnymq.spark.reports.html_page import html_page
 
@@ -38,15 +38,16 @@ def _body(result: Result) -> Iterator[str]:
     judged = [v for v in result.verdicts if v.judged]
     broken = [v for v in result.verdicts if not v.holds]
     yield f'<p class="soft">{escape(_conditions(result))}</p>'
-    if broken or result.failures:
-        names = ", ".join(sorted({v.rule for v in broken}))
-        yield f'<p class="warning">Broken: {escape(names or "the run itself")}</p>'
+    style = "soft" if result.holds else "warning"
+    yield f'<p class="{style}">{escape(summary(result).capitalize())}.</p>'
+    for failure in result.failures:
+        yield f'<p class="warning" style="white-space:pre-wrap">{escape(failure)}</p>'
     yield '<div class="cards">'
     yield _card(f"{result.counts['messages committed']:,}", "messages committed")
     killed = Counter(f["fault"] for f in result.evidence.faults if "process" in f or "crash" in f)
     yield _card(f"{killed['worker-kill']:,}", "workers killed (SIGKILL)")
     yield _card(f"{killed['server-kill']:,}", "servers killed (SIGKILL)")
-    yield _card(f"{len(judged) - len(broken)} of {len(judged)}", "rules held")
+    yield _card(f"{len(judged) - len(broken)} of {len(judged)}", "statements hold")
     yield "</div>"
     yield '<section class="sheet"><h2>Timeline</h2>'
     yield '<p class="soft">Each mark is a fault, and each band a time without faults. Below: messages per'

@@ -31,6 +31,7 @@ from chaos.plan import CALM, CALM_S, Plan, Planned, make_plan
 from chaos.tally import Tally
 from chaos.task_worker import EFFECTS
 from chaos.world import World, key_of, make_world
+from lonnymq.formatting import plural
 from lonnymq.install import install
 
 LEASE_MS = (2500, 5000)  # in runs of up to two minutes, and in longer ones
@@ -106,9 +107,11 @@ class Run:
             finally:
                 cluster.close()
         finally:
-            if self.options.folder is not None:
-                shutil.copytree(self.journals, self.options.folder)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            try:
+                if self.options.folder is not None:
+                    shutil.copytree(self.journals, self.options.folder)
+            finally:
+                shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
     def _times(self) -> int:
@@ -373,6 +376,16 @@ def counts(evidence: Evidence, final: FinalState) -> dict[str, int]:
         "calls to create, dequeue or complete": len(evidence.calls),
         "records": evidence.records,
     }
+
+
+def summary(result: Result) -> str:
+    """The outcome in one line."""
+    judged = sum(verdict.judged > 0 for verdict in result.verdicts)
+    parts = [f"{len(result.refuted)} of {judged} statements broken" if result.refuted else ""]
+    parts += [f"the run itself failed, {plural(len(result.failures), 'time')}" if result.failures else ""]
+    shown = "; ".join(filter(None, parts)) or f"all {judged} statements that were judged hold"
+    idle = len(result.verdicts) - judged
+    return f"{shown}; {idle} had no case to judge" if idle else shown
 
 
 def as_json(result: Result) -> str:

@@ -101,7 +101,8 @@ def bench(arguments: list[str]) -> NoReturn:
 
 
 def chaos(arguments: list[str]) -> NoReturn:
-    os.chdir(CHECKOUT)
+    """As soak: its files are named relative to where the command is called."""
+    os.environ["PYTHONPATH"] = str(CHECKOUT)
     _replace_process(BIN / "python", ["-m", "chaos", *arguments])
 
 
