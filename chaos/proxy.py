@@ -135,7 +135,9 @@ class ProxyProcess:
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parents[1],
+            process_group=0,  # Ctrl-C in a terminal does not reach it: the run still needs it to stop
         )
+        self.pid = self._process.pid
         self.port = int(self._read())
 
     def _read(self) -> str:

@@ -1,5 +1,6 @@
 """The processes of ./run chaos: signals that come early, and a proxy that several threads command."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,14 @@ def test_threads_command_the_proxy() -> None:
     try:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda _: proxy.tell("delay", seconds=0), range(400)))
+    finally:
+        proxy.stop()
+
+
+def test_ctrl_c_in_a_terminal_does_not_reach_the_proxy() -> None:
+    proxy = ProxyProcess()
+    try:
+        assert os.getpgid(proxy.pid) != os.getpgrp()
     finally:
         proxy.stop()
 
