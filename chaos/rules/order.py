@@ -57,7 +57,8 @@ def never_early(case: Case) -> Verdict:
 def in_order(case: Case) -> Verdict:
     """Within a dequeue, the messages of a channel are in order of priority, time and id.
 
-    Messages that were created without a time are in the order in which their producer created them.
+    Messages that were created without a time are in the order in which their producer created them, if every
+    create was answered: the server may carry out an unanswered one beside the producer's next call.
     """
     c, d = case.creates, case.deliveries
     places = case.index(d.key)
@@ -69,7 +70,7 @@ def in_order(case: Case) -> Verdict:
     first, second = _neighbours(case, timed, np.zeros(len(timed), dtype=np.int64))
     order = [(-priority[places[x]], at[places[x]], d.id[x]) for x in (first, second)]
     wrong = _is_greater(*order)
-    plain = rows[at[places[rows]] == NO_TIME]
+    plain = rows[(at[places[rows]] == NO_TIME) & ~np.isin(d.key[rows], c.key[c.outcome == UNKNOWN])]
     before, after = _neighbours(case, plain, d.key[plain] // KEYS_PER_PRODUCER)
     swapped = d.key[before] > d.key[after]
     overtaken = [*d.key[second[wrong]], *d.key[after[swapped]]]

@@ -516,6 +516,17 @@ def test_first_in_first_out(story: Story) -> None:
     assert only(story, "11")
 
 
+def test_a_create_without_an_answer_may_come_later(story: Story) -> None:
+    """Beside the next call of its producer, so nothing is known about the order of the two."""
+    story.create(2000, 21, FAIR_A, outcome="unknown")
+    story.create(2010, 22, FAIR_A, FAIR_A)
+    story.finish(2200, story.dequeue(2100, [22, 21, 23]), 0, 1, 2)
+    assert story.broken() == []
+    story.create(3000, 31, FAIR_A, FAIR_A)
+    story.finish(3200, story.dequeue(3100, [32, 31]), 0, 1)
+    assert only(story, "11")
+
+
 def competing(story: Story, served_a: int, served_b: int) -> None:
     """Both channels have a backlog before, during and after a calm time, in which they are served so much."""
     half = 60
