@@ -26,6 +26,7 @@ from benchmarks.field.redis_server import redis_server
 from benchmarks.field.stage import NothingRan, Stage, Store
 from benchmarks.task_queues import load_task_queue
 from benchmarks.task_queues.child import ChildFailed
+from dev.arguments import above_zero, whole_number, writable_file
 from lonnymq import __version__
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -52,9 +53,14 @@ def main(arguments: list[str]) -> int:
         if not results.has(peer.name, scenario.name, turn)
     ]
     if wanted:
-        with ExitStack() as stack:
-            stage = prepare(options.peers, results, stack, console)
-            measure(stage, wanted, results, sizes, options.minutes, console)
+        try:
+            with ExitStack() as stack:
+                stage = prepare(options.peers, results, stack, console)
+                measure(stage, wanted, results, sizes, options.minutes, console)
+        except KeyboardInterrupt:
+            kept = f"; the same command continues from {options.json}" if options.json else ""
+            print(f"./run bench field: stopped{kept}", file=sys.stderr)
+            return 130
     if options.page:
         from benchmarks.field import field_page  # importing matplotlib is slow
 
@@ -66,17 +72,30 @@ def main(arguments: list[str]) -> int:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     peers, scenarios = {peer.name: peer for peer in PEERS}, {each.name: each for each in all_scenarios()}
     parser = argparse.ArgumentParser(prog="./run bench field", description=__doc__)
+    seconds = above_zero(3600)
     parser.add_argument("--only", default="", metavar="PEER,...", help=f"of {', '.join(peers)}")
     parser.add_argument("--scenario", default="", metavar="NAME,...", help=f"of {', '.join(scenarios)}")
-    parser.add_argument("--seconds", type=float, default=6, help="seconds of each measurement")
-    parser.add_argument("--held", type=float, default=60, help="seconds for which a snapshot is held")
-    parser.add_argument("--backlog", type=int, default=100_000, help="tasks of the noisy tenant")
+    parser.add_argument("--seconds", type=seconds, default=6, help="seconds of each measurement (default: 6)")
     parser.add_argument(
-        "--rounds", type=int, default=2, help="of enqueueing, consuming and latencies; the others run once"
+        "--held", type=seconds, default=60, help="seconds for which a snapshot is held (default: 60)"
     )
-    parser.add_argument("--minutes", type=float, help="start no further measurement after these")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="keep the results here, and continue from them"
+        "--backlog",
+        type=whole_number(1, 10_000_000),
+        default=100_000,
+        help="tasks of the noisy tenant (default: 100,000)",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=whole_number(1, 100),
+        default=2,
+        help="of enqueueing, consuming and latencies (default: 2); the others run once",
+    )
+    parser.add_argument(
+        "--minutes", type=above_zero(7 * 24 * 60), help="start no further measurement after these"
+    )
+    parser.add_argument(
+        "--json", type=writable_file, metavar="FILE", help="keep the results here, and continue from them"
     )
     parser.add_argument("--page", action="store_true", help="write docs/benchmarks-field.md from the results")
     options = parser.parse_args(arguments)
@@ -84,8 +103,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         for given in filter(None, getattr(options, name).split(",")):
             if given not in known:
                 parser.error(f"--{name}: no {given!r}; choose from {', '.join(known)}")
-    if min(options.seconds, options.held, options.backlog, options.rounds) <= 0:
-        parser.error("--seconds, --held, --backlog and --rounds must be positive")
+        if getattr(options, name) and not getattr(options, name).strip(","):
+            parser.error(f"--{name} names nothing; choose from {', '.join(known)}")
     options.peers = [peers[name] for name in filter(None, options.only.split(","))] or list(peers.values())
     options.scenarios = [scenarios[name] for name in filter(None, options.scenario.split(","))] or list(
         scenarios.values()

@@ -34,7 +34,11 @@ class FieldResults:
     def load(cls, path: Path | None, sizes: dict[str, float]) -> Self:
         if path is None or not path.exists():
             return cls(path, sizes)
-        saved = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            _ = saved["sizes"], saved["versions"], saved["missing"], saved["runs"]
+        except (ValueError, KeyError, TypeError):
+            raise ResultsDiffer(f"{path} is not a file of results; name another file") from None
         if saved["sizes"] != sizes:
             raise ResultsDiffer(f"{path} has results of {saved['sizes']}, not of {sizes}; name another file")
         runs = [FieldRun(**run | {"values": finite_or_inf(run["values"])}) for run in saved["runs"]]

@@ -269,10 +269,24 @@ def test_what_a_library_raises_does_not_end_the_others() -> None:
     [
         (["--only", "kafka"], "no 'kafka'; choose from lonnymq, pgmq"),
         (["--scenario", "nothing"], "no 'nothing'; choose from enqueue-1"),
-        (["--seconds", "0"], "must be positive"),
+        (["--seconds", "0"], "'0' is not a number above 0"),
+        (["--seconds", "nan"], "'nan' is not a number above 0"),
+        (["--minutes", "-1"], "'-1' is not a number above 0"),
+        (["--rounds", "0"], "'0' is not a whole number from 1 to 100"),
+        (["--only", ","], "--only names nothing; choose from lonnymq"),
+        (["--json", "/proc/nobody/x.json"], "cannot write '/proc/nobody/x.json'"),
     ],
 )
 def test_invalid_arguments(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(arguments)
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["root:x:0", "[]", "{}", "3"])
+def test_a_file_without_results(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    assert main(["--json", str(path)]) == 2
+    assert f"{path} is not a file of results; name another file" in capsys.readouterr().err
+    assert path.read_text() == text
