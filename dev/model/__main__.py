@@ -2,14 +2,17 @@
 
 import argparse
 import json
+import signal
 import sys
 from dataclasses import dataclass
 
+from dev.arguments import whole_number
 from dev.model import tlc
 from dev.model.description import Check, ModelError, Mutation, read_checks, read_mutations
 from dev.progress import Steps
 
 SIZES = ("small", "large")
+WORKERS_MAX = 64
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--size", choices=SIZES, default="small", help="small: minutes; large: up to an hour")
     parser.add_argument("--check", action="append", default=[], metavar="NAME", help="only this check")
     parser.add_argument("--mutation", action="append", default=[], metavar="NAME", help="only this mutation")
-    parser.add_argument("--workers", type=int, default=2, help="threads of TLC; default: 2")
+    parser.add_argument(
+        "--workers", type=whole_number(1, WORKERS_MAX), default=2, help="threads of TLC; default: 2"
+    )
     parser.add_argument("--trace", action="store_true", help="print TLC's counterexamples")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     options = parser.parse_args(arguments)
@@ -52,13 +57,13 @@ def main(arguments: list[str]) -> int:
 
 def _chosen(options: argparse.Namespace) -> tuple[list[Check], list[Mutation]]:
     checks, mutations = read_checks(options.size), read_mutations()
-    for known, names, what in (
-        (checks, options.check, "check"),
-        (mutations, options.mutation, "mutation"),
+    for known, names, what, where in (
+        (checks, options.check, "check", f" in size {options.size}"),
+        (mutations, options.mutation, "mutation", ""),
     ):
         for name in names:
             if name not in known:
-                raise ModelError(f"there is no {what} {name!r} in size {options.size}: {', '.join(known)}")
+                raise ModelError(f"there is no {what} {name!r}{where}; choose from: {', '.join(known)}")
     if options.check or options.mutation:
         return [checks[name] for name in options.check], [mutations[name] for name in options.mutation]
     return list(checks.values()), list(mutations.values())
@@ -104,4 +109,5 @@ def _print(rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that TLC and its files are removed
     sys.exit(main(sys.argv[1:]))
