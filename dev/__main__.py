@@ -20,10 +20,10 @@ HELP = """\
   check                  run the checks: lint, format, types, layers
   demo                   show LonnyMQ at work on a PostgreSQL that it starts
   bench WHAT             measure the engine, client, worker, spark or the field; ./run bench --help says more
-  chaos                  run clients and a server under faults, and judge what they saw; --help says more
+  chaos                  run clients and a server under faults, and judge them: two minutes; --help says more
   soak                   run mixed traffic for half an hour, and judge whether everything stays flat
   suites NAME ...        run suites that others wrote on our integrations, and write docs/suites.md
-  model                  check the dispatcher's model with TLC; ./run model --help says more
+  model                  check the dispatcher's model with TLC: two minutes; ./run model --help says more
   docs                   build the documentation as a site that a browser can open from disk
   lonnymq ...            run the lonnymq command of this checkout
   lock                   compile the locked requirements again
@@ -45,14 +45,22 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "test": tasks.test,
 }
 
+HELPS = {"-h", "--help"}
+# The others have a help of their own.
+WITHOUT_HELP = {"check", "docs", "lock", "test"}
+WITHOUT_ARGUMENTS = {"check", "docs"}
+
 
 def main(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+    name, *rest = arguments or ["help"]
+    if name in {"help", *HELPS} or (name in WITHOUT_HELP and HELPS & set(rest)):
         print(HELP, end="")
         return 0
-    name, *rest = arguments
     if name not in COMMANDS:
         print(f"./run: no command {name!r}\n\n{HELP}", end="", file=sys.stderr)
+        return 2
+    if name in WITHOUT_ARGUMENTS and rest:
+        print(f"./run {name} takes no arguments, and got {' '.join(rest)!r}", file=sys.stderr)
         return 2
     try:
         make_ready()

@@ -22,7 +22,7 @@ def run(*arguments: str, folder: Path = CHECKOUT, **variables: str) -> subproces
     )
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["help"], ["check", "-h"], ["test", "--help"]])
 def test_help_lists_the_commands(arguments: list[str]) -> None:
     done = run(*arguments)
     assert done.returncode == 0
@@ -47,6 +47,13 @@ def test_refuses_an_unknown_command() -> None:
     assert done.stdout == ""
     assert "no command 'tset'" in done.stderr
     assert "test --quick" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "docs"])
+def test_refuses_arguments_that_it_does_not_take(command: str) -> None:
+    done = run(command, "--fast")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"./run {command} takes no arguments, and got '--fast'\n"
 
 
 @pytest.mark.parametrize("wrong", ["/nonexistent/python3", "/bin/false"])
