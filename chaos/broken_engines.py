@@ -30,7 +30,9 @@ def _bug(file: str, right: str, wrong: str) -> SeededBug:
 
 BROKEN = {
     "tokenless-complete": BrokenEngine(
-        _of("tokenless complete", "a token that outlives its lease"), ("5", "6")
+        # 13: the two defects together may also stop the dispatcher, by the same stub twice
+        _of("tokenless complete", "a token that outlives its lease"),
+        ("5", "6", "13"),
     ),
     "token-outlives-lease": BrokenEngine(_of("a token that outlives its lease"), ("4", "5", "6")),
     "early-release": BrokenEngine(
