@@ -33,6 +33,7 @@ SETTINGS = {
     "wal_level": "logical",
     "wal_sender_timeout": "5s",
 }
+MEMORY = Path("/dev/shm")  # noqa: S108 mkdtemp makes a folder of our own
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 
@@ -206,10 +207,13 @@ def _mirror(programs: Path, folder: Path) -> Path:
     return folder
 
 
+def is_in_memory() -> bool:
+    """Whether the files of a run are in memory."""
+    return os.access(MEMORY, os.W_OK)
+
+
 def work_folder() -> Path:
     """A folder for a run, in memory if that is possible. The server's account must be able to reach it."""
-    memory = Path("/dev/shm")  # noqa: S108 mkdtemp makes a folder of our own
-    base = memory if os.access(memory, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="lonnymq-chaos-", dir=base))
+    folder = Path(tempfile.mkdtemp(prefix="lonnymq-chaos-", dir=MEMORY if is_in_memory() else None))
     folder.chmod(0o711)
     return folder

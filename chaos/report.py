@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -10,13 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from chaos.case import Verdict
+from chaos.cluster import is_in_memory
 from chaos.evidence import OK, Floats, Table
 from chaos.faults import FAULTS
+from chaos.options import Options
 from chaos.plan import CALM
 from chaos.run import Result, error_counts, fault_counts, summary
+from lonnymq import __version__
 from lonnymq.formatting import plural
 from lonnymq.spark.reports.html_page import html_page
 
+CHECKOUT = Path(__file__).resolve().parent.parent
 WIDTH, LEFT, ROW, PLOT = 1100, 170, 13, 110
 BINS_MAX = 450
 COLOURS = {
@@ -75,13 +80,27 @@ def _body(result: Result) -> Iterator[str]:
     numbers += [(f"seconds: {name}", f"{value:.0f}") for name, value in result.seconds.items()]
     yield from _table(("", "number"), numbers)
     yield "</section>"
-    minutes = f"{options.minutes:g}"
-    command = f"./run chaos --messages {options.messages} --minutes {minutes} --seed {options.seed}"
+    yield f'<p class="soft">To run the same plan: <code>{escape(_command(options))}</code></p>'
+
+
+def _command(options: Options) -> str:
+    """Runs the same plan with the same clients."""
+    usual = Options()
+    command = ["./run chaos", f"--messages {options.messages}", f"--minutes {options.minutes:g}"]
+    command.append(f"--seed {options.seed}")
     for option, chosen in (("only", options.only), ("without", options.without)):
-        command += f" --{option} {','.join(chosen)}" if chosen else ""
-    command += f" --engine {options.engine}" if options.engine else ""
-    command += " --spark" if options.spark else ""
-    yield f'<p class="soft">To run the same plan: <code>{escape(command)}</code></p>'
+        command += [f"--{option} {','.join(chosen)}"] if chosen else []
+    for option, number, default in (
+        ("producers", options.producers, usual.producers),
+        ("consumers", options.consumers, usual.consumers),
+        ("workers", options.workers, usual.workers),
+        ("wait", options.wait_s, usual.wait_s),
+        ("pg", options.postgresql, usual.postgresql),
+    ):
+        command += [f"--{option} {number:g}"] if number != default else []
+    command += [f"--engine {options.engine}"] if options.engine else []
+    command += ["--spark"] if options.spark else []
+    return " ".join(command)
 
 
 def _conditions(result: Result) -> str:
@@ -91,10 +110,20 @@ def _conditions(result: Result) -> str:
         f" PostgreSQL {result.server} with fsync and synchronous_commit on,"
         f" {plural(options.producers, 'producer')}, {plural(options.consumers, 'consumer')},"
         f" {plural(options.workers, 'worker')}{' and Spark' if options.spark else ''},"
-        f" {os.cpu_count()} cores, {platform.system()},"
-        f" Python {platform.python_version()}."
+        f" {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()},"
+        f" LonnyMQ {__version__}{_commit()}. The files of the server are"
+        f" {'in memory' if is_in_memory() else 'on disk'}."
+        f" After a fault, a wait may take {options.wait_s:g} seconds."
         + (f" The engine was broken on purpose: {options.engine}." if options.engine else "")
     )
+
+
+def _commit() -> str:
+    """Of the checkout, if it is one."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    return f", commit {done.stdout.strip()}" if done.returncode == 0 else ""
 
 
 def _card(number: str, label: str) -> str:

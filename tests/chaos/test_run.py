@@ -46,6 +46,8 @@ def test_20_000_messages(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert f"{result['counts']['messages committed']:,}" in text
     assert "://" not in text, "it loads nothing"
+    command = f"--minutes 0.6 --seed 1 --only {CHEAP} --producers 1 --consumers 3 --wait 60</code>"
+    assert command in text, "it says how to run the same plan"
 
 
 @pytest.mark.timeout(600)

@@ -327,6 +327,9 @@ def test_a_wrong_definition_is_refused(conn: psycopg.Connection) -> None:
         conn.execute("SELECT schedule_open('{s}', '{* * * * *}', p_options => '{1}')")
     with pytest.raises(psycopg.Error, match="the arrays differ in length"):
         conn.execute("SELECT schedule_open('{s,t}', '{* * * * *}')")
+    for channel, error in (("", "a channel needs a name"), ("x" * 256, "the channel name is 256 bytes long")):
+        with pytest.raises(psycopg.Error, match=error):
+            conn.execute("SELECT schedule_open('{s}', '{0 7 * * *}', p_channels => ARRAY[%s])", (channel,))
 
 
 def run(conn: psycopg.Connection, name: str = "s") -> tuple[Any, ...]:

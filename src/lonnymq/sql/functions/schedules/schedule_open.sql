@@ -22,6 +22,7 @@ BEGIN
     PERFORM array_lengths_check(cardinality(p_names), cardinality(p_expressions), cardinality(p_time_zones),
         cardinality(p_catch_ups), cardinality(p_channels), cardinality(p_contents), cardinality(p_options));
     PERFORM schedule_check(n) FROM unnest(p_names) n;
+    PERFORM channel_check(c) FROM unnest(p_channels) c WHERE c IS NOT NULL;
     PERFORM lane_check((schedule_message(u.channel, u.content, u.options)).lane)
     FROM unnest(p_expressions, p_channels, p_contents, p_options) u (expression, channel, content, options)
     WHERE COALESCE(u.expression, u.channel) IS NOT NULL;
