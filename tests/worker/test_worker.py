@@ -27,6 +27,7 @@ from lonnymq import (
     Retry,
     Worker,
 )
+from lonnymq.commands import ListedMessage
 from lonnymq.errors import BrokenContent, InvalidArgument, InvalidTime, UnknownContentType
 from lonnymq.worker.exceptions import HandlersStuck
 from tests.worker.serving import drain, serving, until
@@ -628,8 +629,9 @@ def test_ready_messages_are_released_when_handlers_become_slow(queue: Queue, app
             queue.enqueue_many(slow.message() for _ in range(50))
             await until(lambda: queue.stats().leased > 2)
             await until(lambda: queue.stats().leased == 2)
-            await until(queue.messages)  # they are listed when they are dispatched again
-            assert {message.attempts for message in queue.messages()} == {0}
+            released: list[ListedMessage] = []  # they are listed when they are dispatched again
+            await until(lambda: released.extend(queue.messages()) or released)
+            assert {message.attempts for message in released} == {0}
             over.set()
             await until(lambda: queue.stats().waiting == 0 and queue.stats().leased == 0)
 
