@@ -223,11 +223,13 @@ def test_whose_leases_they_are_makes_no_difference(
     fill(conn, "victim", 10_000, VICTIM_ID)
     settle(conn)
     asked = (VICTIM_ID + 1_000_005, VICTIM_ID + 5, 77, 999_999_999)
-    for _ in range(2):
+    for _ in range(5):  # the first time, it is planned; an autovacuum of the catalog may come between two
         shown = {
             touched(explained(tenant, f"SELECT * FROM message_get({id_})", EXPLAINS[1])) for id_ in asked
         }
-    assert len(shown) == 1
+        if len(shown) == 1:
+            break
+    assert len(shown) == 1, shown
 
 
 def test_the_same_of_prepared_statements_and_cursors(

@@ -39,11 +39,13 @@ EVERY_SECOND = "* * * * * *"
 IN_JANUARY = "0 0 1 1 *"
 
 
-def every_second(catch_up: CatchUp = "all", name: str = "s", channel: str = "reports") -> Cron:
+def every_second(
+    catch_up: CatchUp = "all", name: str = "s", channel: str = "reports", cost: int = 2
+) -> Cron:
     message = CronMessage(
         channel,
         b"{}",
-        {"headers": {"task": "report"}, "max_attempts": 3, "priority": 7, "cost": 2, "lane": "slow"},
+        {"headers": {"task": "report"}, "max_attempts": 3, "priority": 7, "cost": cost, "lane": "slow"},
     )
     return cron(name, EVERY_SECOND, message, catch_up=catch_up)
 
@@ -433,7 +435,7 @@ def test_a_schedule_that_cannot_fire_does_not_delay_others(
     dsn: str, conn: psycopg.Connection, logged: Callable[[], list[str]]
 ) -> None:
     async def one() -> None:
-        async with schedulers_running(dsn, every_second(name="a", channel=""), every_second(name="b")):
+        async with schedulers_running(dsn, every_second(name="a", cost=-1), every_second(name="b")):
             await until(lambda: len(times_fired(conn)) >= 3, "three messages of the other")
 
     asyncio.run(one())

@@ -629,8 +629,13 @@ def test_ready_messages_are_released_when_handlers_become_slow(queue: Queue, app
             queue.enqueue_many(slow.message() for _ in range(50))
             await until(lambda: queue.stats().leased > 2)
             await until(lambda: queue.stats().leased == 2)
-            released: list[ListedMessage] = []  # they are listed when they are dispatched again
-            await until(lambda: released.extend(queue.messages()) or released)
+            released: list[ListedMessage] = []
+
+            def are_listed() -> bool:  # when they are dispatched again
+                released[:] = queue.messages()
+                return bool(released)
+
+            await until(are_listed)
             assert {message.attempts for message in released} == {0}
             over.set()
             await until(lambda: queue.stats().waiting == 0 and queue.stats().leased == 0)

@@ -27,7 +27,7 @@ def opened(dsn: str | None, schema: str) -> Iterator[Queue]:
     from lonnymq.cli.database import CONNECT_TIMEOUT_S, address, connect
     from lonnymq.client.queue import Queue
 
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # we raise what it would warn about
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # we raise what it and its pool would warn about
     with connect(dsn) as conn:
         check_schema(conn, schema)
     with Queue(address(dsn), schema, listen=False, pool_size=POOL_SIZE, timeout=CONNECT_TIMEOUT_S) as queue:

@@ -100,9 +100,7 @@ ALTER TABLE new_message REPLICA IDENTITY FULL;
 CREATE TABLE new_messages (
     channel TEXT[] NOT NULL, content BYTEA[] NOT NULL, dequeue_at BIGINT[], headers TEXT[], max_attempts INT[],
     dedupe_key TEXT[], priority INT[], cost INT[], lane TEXT[], unique_while TEXT[], unique_for_ms BIGINT[],
-    keep_result_ms BIGINT[], batch_id BIGINT[],
-    is_plain BOOLEAN NOT NULL GENERATED ALWAYS AS (num_nonnulls(dequeue_at, headers, max_attempts, dedupe_key, priority,
-        cost, lane, unique_while, unique_for_ms, keep_result_ms, batch_id) = 0) STORED);
+    keep_result_ms BIGINT[], batch_id BIGINT[]);
 ALTER TABLE new_messages REPLICA IDENTITY FULL;
 -- They are read once: compressing them would cost more than it saves.
 ALTER TABLE new_messages ALTER channel SET STORAGE EXTERNAL, ALTER content SET STORAGE EXTERNAL,
