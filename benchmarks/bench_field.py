@@ -1,7 +1,8 @@
 """./run bench field: LonnyMQ beside other queues, each with its own worker and its own recommended settings.
 
-Every run has a fresh database on the same server. With --json, each result is saved when it is measured, and
-a further call with the same file measures only what is missing. So a run that was stopped can be continued.
+All measurements take more than half an hour. Each has a fresh database on the same server. With --json, each
+result is saved as soon as it is measured, and another call with the same file measures only what is missing.
+So a run that was stopped can be continued.
 """
 
 import argparse
@@ -73,8 +74,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     peers, scenarios = {peer.name: peer for peer in PEERS}, {each.name: each for each in all_scenarios()}
     parser = argparse.ArgumentParser(prog="./run bench field", description=__doc__)
     seconds = above_zero(3600)
-    parser.add_argument("--only", default="", metavar="PEER,...", help=f"of {', '.join(peers)}")
-    parser.add_argument("--scenario", default="", metavar="NAME,...", help=f"of {', '.join(scenarios)}")
+    parser.add_argument("--only", default="", metavar="PEER,...", help=f"only these: {', '.join(peers)}")
+    parser.add_argument(
+        "--scenario", default="", metavar="NAME,...", help=f"only these: {', '.join(scenarios)}"
+    )
     parser.add_argument("--seconds", type=seconds, default=6, help="seconds of each measurement (default: 6)")
     parser.add_argument(
         "--held", type=seconds, default=60, help="seconds for which a snapshot is held (default: 60)"
@@ -89,10 +92,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--rounds",
         type=whole_number(1, 100),
         default=2,
-        help="of enqueueing, consuming and latencies (default: 2); the others run once",
+        help="how often to measure enqueueing, consuming and latencies (default: 2); the others run once",
     )
     parser.add_argument(
-        "--minutes", type=above_zero(7 * 24 * 60), help="start no further measurement after these"
+        "--minutes", type=above_zero(7 * 24 * 60), help="start no measurement after so many minutes"
     )
     parser.add_argument(
         "--json", type=writable_file, metavar="FILE", help="keep the results here, and continue from them"

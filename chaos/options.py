@@ -51,31 +51,41 @@ class Options:
 def from_arguments(arguments: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(
         prog="./run chaos",
-        description="Run real clients against a real server under faults, and judge what they saw.",
+        description="Run real clients against a real server under faults, and judge what they saw: "
+        "docs/chaos.md explains it.",
     )
     parser.add_argument("--messages", type=whole_number(1, MESSAGES_MAX), default=20_000, metavar="N",
                         help="how many messages producers create (default: 20,000)")  # fmt: skip
     parser.add_argument("--minutes", type=above_zero(MINUTES_MAX), default=1.0, metavar="M",
-                        help="how long faults begin (default: 1); a run takes longer")  # fmt: skip
-    parser.add_argument("--seed", default="", help="the same seed makes the same plan of faults")
+                        help="minutes in which faults begin (default: 1); a run takes longer")  # fmt: skip
+    parser.add_argument("--seed", default="", help="the same seed gives the same plan (default: random)")
     parser.add_argument("--only", type=_faults, default=(), metavar="FAULT,...", help="only these faults")
     parser.add_argument(
         "--without", type=_faults, default=(), metavar="FAULT,...", help="all faults but these"
     )
     engines = sorted(BROKEN)
     parser.add_argument("--engine", default="", choices=engines, metavar="NAME",
-                        help=f"an engine that the judge must find broken: {', '.join(engines)}")  # fmt: skip
-    parser.add_argument("--report", type=writable_file, metavar="FILE", help="write the HTML page here")
+                        help="install an engine with this defect; the exit code is 0 if the judge finds it: "
+                        f"{', '.join(engines)}")  # fmt: skip
+    parser.add_argument(
+        "--report", type=writable_file, metavar="FILE", help="write a report in HTML to this file"
+    )
     parser.add_argument("--folder", type=new_folder, help="keep the journals in this new folder")
     processes = whole_number(1, PROCESSES_MAX)
-    parser.add_argument("--producers", type=processes, default=2, metavar="N", help="default: 2")
-    parser.add_argument("--consumers", type=processes, default=4, metavar="N", help="default: 4")
-    parser.add_argument("--workers", type=processes, default=1, metavar="N", help="default: 1")
     parser.add_argument(
-        "--spark", action="store_true", help="also a Spark stream that consumes and Spark writes"
+        "--producers", type=processes, default=2, metavar="N", help="number of producers (default: 2)"
+    )
+    parser.add_argument(
+        "--consumers", type=processes, default=4, metavar="N", help="number of consumers (default: 4)"
+    )
+    parser.add_argument(
+        "--workers", type=processes, default=1, metavar="N", help="number of workers (default: 1)"
+    )
+    parser.add_argument(
+        "--spark", action="store_true", help="also write and consume with Spark, which needs 2 GB more memory"
     )
     parser.add_argument("--wait", dest="wait_s", type=above_zero(WAIT_MAX_S), default=30.0, metavar="SECONDS",
-                        help="how long a wait may take after a fault (default: 30)")  # fmt: skip
+                        help="how long messages may wait after a fault (default: 30)")  # fmt: skip
     parser.add_argument("--pg", dest="postgresql", type=_installed_version, default=18, metavar="VERSION",
                         help="the version of PostgreSQL (default: 18)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the result to stdout as JSON")

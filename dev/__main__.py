@@ -22,13 +22,13 @@ HELP = """\
   bench WHAT             measure the engine, client, worker, spark or the field; ./run bench --help says more
   chaos                  run clients and a server under faults, and judge them: two minutes; --help says more
   soak                   run mixed traffic for half an hour, and judge whether everything stays flat
-  suites NAME ...        run suites that others wrote on our integrations, and write docs/suites.md
+  suites NAME ...        run the frameworks' own test suites on our integrations, and write docs/suites.md
   model                  check the dispatcher's model with TLC: two minutes; ./run model --help says more
   docs                   build the documentation as a site that a browser can open from disk
   lonnymq ...            run the lonnymq command of this checkout
   lock                   compile the locked requirements again
 
-The first command creates .venv in the checkout, which takes a minute; later ones start at once.
+The first command creates .venv in the checkout, which takes a few minutes; later ones start at once.
 """
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

@@ -30,6 +30,7 @@ What the queue promises, by the numbers that tests use:
 22. No message depends on the clock to be found: a step of the clock delays it by at most the step.
 23. No transaction (open, busy, prepared, stopped) stops other sessions for more than a few seconds.
 24. The counts of a batch are exact, and its callbacks are created once, with what causes them.
+25. Every promise holds with all tables in a logical publication.
 
 A server crash may lose dequeues, so 10 and 14 do not hold across one.
 """

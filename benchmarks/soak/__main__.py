@@ -1,9 +1,10 @@
 """./run soak: mixed traffic for a long time, and whether sizes, memory, buffers and latencies stay flat.
 
-Two worker processes serve a producer of all kinds of messages: scheduled ones, with priorities, dedupe keys
-and lanes. Some of them fail, are retried or become dead letters, while policies change and batches finish.
-The history is kept. Statistics are read every few seconds. The exit code is 1 if a series grows, which many
-do in the first minutes: a verdict takes half an hour.
+A producer creates messages of all kinds: scheduled ones, and ones with priorities, dedupe keys and lanes. Two
+worker processes run them. Some fail, are retried or become dead letters, while policies change and batches
+finish. The queue keeps its history. Statistics are read every few seconds. The exit code is 1 if a series
+grows or the run was stopped, and 2 if there are too few samples to judge. Many series grow in the first ten
+minutes, so judge runs of half an hour or more.
 """
 
 import argparse
@@ -51,15 +52,15 @@ LOG_SHOWN = 2000  # characters of each log, if a process ends
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./run soak", description=__doc__)
     parser.add_argument(
-        "--minutes", type=above_zero(MINUTES_MAX), default=30, help="after the start (default: 30)"
+        "--minutes", type=above_zero(MINUTES_MAX), default=30, help="how long the traffic runs (default: 30)"
     )
     parser.add_argument("--every", type=above_zero(EVERY_MAX), default=10, metavar="SECONDS",
-                        help="between samples (default: 10)")  # fmt: skip
+                        help="seconds between samples (default: 10)")  # fmt: skip
     parser.add_argument(
-        "--json", type=writable_file, metavar="FILE", help="write the samples and the verdict"
+        "--json", type=writable_file, metavar="FILE", help="write the samples and the trends here"
     )
     parser.add_argument("--report", type=writable_file, metavar="FILE", default="soak.html",
-                        help="the page with plots (default: soak.html)")  # fmt: skip
+                        help="write the page with plots here (default: soak.html)")  # fmt: skip
     parser.add_argument("--picture", type=writable_file, metavar="FILE", help="also write the plots as SVG")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that children are stopped

@@ -22,7 +22,7 @@ STUCK_S = 60
 
 @fault("dump-and-restore", one_per=250_000, track="copies")
 def dump_and_restore(scene: Scene) -> None:
-    """Note what the dump's snapshot has, and what the copy then serves."""
+    """Dump under load, restore into another cluster, and note what the dump has and what the copy serves."""
     target = scene.cluster.new_server(is_started=False, is_copy=True)
     archive = scene.folder / "journals" / f"dump-{scene.random.randrange(1 << 40)}"
     stored = archive.with_suffix(".stored.npy")

@@ -39,7 +39,7 @@ def _facts(keys: range) -> dict[str, object]:
 
 @fault("open-transactions", one_per=100_000)
 def open_transactions(scene: Scene) -> None:
-    """A create and a dequeue stay open for seconds; the one is committed, the other rolled back."""
+    """A create and a dequeue stay open for seconds; then the create is committed, the dequeue rolled back."""
     keys = _keys(scene, 20)
     call = scene.journal.before("create", **_facts(keys))
     with scene.cluster.connect() as producer, scene.cluster.connect() as consumer:

@@ -114,8 +114,8 @@ def _is_greater(first: tuple[Ints, Ints, Ints], second: tuple[Ints, Ints, Ints])
 def fair(case: Case) -> Verdict:
     """In calm times: channels that all have a backlog are served by their weights.
 
-    The bound is that of docs/concepts.md, and two messages for each consumer whose dequeue is cut off by the
-    beginning or the end of the time.
+    The bound is that of docs/concepts.md, and four messages more for each consumer, whose dequeue may be cut
+    off by the beginning or the end of the time.
     """
     judged = broken = 0
     examples: list[str] = []

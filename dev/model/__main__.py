@@ -31,11 +31,16 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="./run model", description="Check the dispatcher's model with TLC: docs/model.md explains it."
     )
-    parser.add_argument("--size", choices=SIZES, default="small", help="small: minutes; large: up to an hour")
-    parser.add_argument("--check", action="append", default=[], metavar="NAME", help="only this check")
-    parser.add_argument("--mutation", action="append", default=[], metavar="NAME", help="only this mutation")
+    parser.add_argument("--size", choices=SIZES, default="small",
+                        help="small: two minutes; large: far longer, as two of its checks were never "
+                        "run to the end (default: small)")  # fmt: skip
     parser.add_argument(
-        "--workers", type=whole_number(1, WORKERS_MAX), default=2, help="threads of TLC; default: 2"
+        "--check", action="append", default=[], metavar="NAME", help="only this check; may be repeated"
+    )
+    parser.add_argument("--mutation", action="append", default=[], metavar="NAME",
+                        help="only this mutation; may be repeated")  # fmt: skip
+    parser.add_argument(
+        "--workers", type=whole_number(1, WORKERS_MAX), default=2, help="threads of TLC (default: 2)"
     )
     parser.add_argument("--trace", action="store_true", help="print TLC's counterexamples")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")

@@ -46,10 +46,15 @@ class Run:
 
 def main(arguments: list[str], places: Places | None = None) -> int:
     places = places or Places()
-    parser = argparse.ArgumentParser(prog="./run suites", description="Run suites that others wrote.")
+    parser = argparse.ArgumentParser(
+        prog="./run suites",
+        description="Run the frameworks' own test suites on our integrations: docs/suites.md explains it.",
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="run only these suites; default: all")
     parser.add_argument(
-        "--short", action="store_true", help="a few tests of each, in .venv, without writing the page"
+        "--short",
+        action="store_true",
+        help="run a few tests of each, in .venv, and do not write docs/suites.md",
     )
     parser.add_argument("--json", action="store_true", help="print the outcomes as JSON")
     options = parser.parse_args(arguments)
