@@ -1,8 +1,10 @@
 """The server stops when its program ends, and its data survives even if the program is killed."""
 
+import ctypes
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -181,6 +183,29 @@ def test_after_a_crash_it_waits_for_the_last_process_of_the_old_server(data_dir:
         second.wait()
     connection.close()
     first.stop()
+
+
+def test_after_a_crash_it_waits_until_the_memory_is_free(data_dir: Path) -> None:
+    """The kernel may free it after the process can no longer be found."""
+    libc = ctypes.CDLL(None)
+    libc.shmat.restype = ctypes.c_void_p
+    first = Server(data_dir, settings=FAST)
+    first.start()
+    pid_file = data_dir / "postgres" / "data" / "postmaster.pid"
+    shared_memory_id = int(pid_file.read_text(encoding="utf-8").splitlines()[6].split()[1])
+    attached = ctypes.c_void_p(libc.shmat(shared_memory_id, None, 0))
+    log = data_dir / "postgres" / "log"
+    first.kill()
+
+    def free_when_refused() -> None:
+        eventually(lambda: "pre-existing shared memory block" in log.read_text(encoding="utf-8"))
+        libc.shmdt(attached)
+
+    with ThreadPoolExecutor(1) as pool:
+        freed = pool.submit(free_when_refused)
+        with Server(data_dir, settings=FAST) as second:
+            assert is_alive(second.pid)
+        freed.result()
 
 
 def test_after_a_crash_it_names_a_process_that_stays_and_leaves_it_alone(

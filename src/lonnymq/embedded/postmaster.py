@@ -17,7 +17,12 @@ from lonnymq.embedded.embedded_errors import StartFailed, StopFailed
 
 HOST = "127.0.0.1"
 START_ATTEMPTS = 5
+TRANSIENT = (
+    "could not bind",  # another program took the free port first
+    "pre-existing shared memory block",  # the kernel still frees the memory of a killed process
+)
 START_TIMEOUT_S = 60
+RETRY_S = 0.2
 STOP_TIMEOUT_S = 60
 ORPHAN_TIMEOUT_S = 30.0
 LOG_LINES_MAX = 20
@@ -53,9 +58,9 @@ def start(folder: Folder, bin_dir: Path, settings: Mapping[str, str]) -> Postmas
         if outcome.returncode == 0 and found is not None:
             return found
         log = _log_since(folder, log_start)
-        # Another program may take the free port before the server does.
-        if "could not bind" not in log or attempt == START_ATTEMPTS:
+        if attempt == START_ATTEMPTS or not any(text in log for text in TRANSIENT):
             break
+        time.sleep(RETRY_S * attempt)
     raise StartFailed(f"PostgreSQL did not start on {folder.path}:\n{outcome.stdout}{log}")
 
 
