@@ -206,6 +206,7 @@ def test_after_a_crash_it_waits_until_the_memory_is_free(data_dir: Path) -> None
         with Server(data_dir, settings=FAST) as second:
             assert is_alive(second.pid)
         freed.result()
+    first.stop()
 
 
 def test_after_a_crash_it_names_a_process_that_stays_and_leaves_it_alone(

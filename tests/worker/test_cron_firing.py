@@ -39,9 +39,7 @@ EVERY_SECOND = "* * * * * *"
 IN_JANUARY = "0 0 1 1 *"
 
 
-def every_second(
-    catch_up: CatchUp = "all", name: str = "s", channel: str = "reports", cost: int = 2
-) -> Cron:
+def every_second(catch_up: CatchUp = "all", name: str = "s", channel: str = "reports", cost: int = 2) -> Cron:
     message = CronMessage(
         channel,
         b"{}",
