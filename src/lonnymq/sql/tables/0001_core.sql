@@ -97,11 +97,13 @@ ALTER TABLE new_message REPLICA IDENTITY FULL;
 
 -- Many messages to create, with an array per option: what staging_chunk inherits, see staging_rows. An array that is
 -- NULL leaves its option open for all of them; the others have one element per message. Headers are JSON texts.
-CREATE TABLE new_messages (
+-- Unlogged, as staging_chunk is: a publication FOR ALL TABLES leaves it out, and would refuse its generated column.
+CREATE UNLOGGED TABLE new_messages (
     channel TEXT[] NOT NULL, content BYTEA[] NOT NULL, dequeue_at BIGINT[], headers TEXT[], max_attempts INT[],
     dedupe_key TEXT[], priority INT[], cost INT[], lane TEXT[], unique_while TEXT[], unique_for_ms BIGINT[],
-    keep_result_ms BIGINT[], batch_id BIGINT[]);
-ALTER TABLE new_messages REPLICA IDENTITY FULL;
+    keep_result_ms BIGINT[], batch_id BIGINT[],
+    is_plain BOOLEAN NOT NULL GENERATED ALWAYS AS (num_nonnulls(dequeue_at, headers, max_attempts, dedupe_key, priority,
+        cost, lane, unique_while, unique_for_ms, keep_result_ms, batch_id) = 0) STORED);
 -- They are read once: compressing them would cost more than it saves.
 ALTER TABLE new_messages ALTER channel SET STORAGE EXTERNAL, ALTER content SET STORAGE EXTERNAL,
     ALTER headers SET STORAGE EXTERNAL, ALTER dedupe_key SET STORAGE EXTERNAL, ALTER lane SET STORAGE EXTERNAL;

@@ -19,10 +19,7 @@ CREATE UNLOGGED TABLE staging_chunk (
     batch UUID NOT NULL,
     ord BIGINT NOT NULL,                    -- the ord of the first; the others follow
     staged_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE,
-    staged_at BIGINT NOT NULL DEFAULT date_part('epoch', now()) * 1000,
-    -- No message has an option. Not in new_messages: a generated column keeps a published table from being deleted from.
-    is_plain BOOLEAN NOT NULL GENERATED ALWAYS AS (num_nonnulls(dequeue_at, headers, max_attempts, dedupe_key, priority,
-        cost, lane, unique_while, unique_for_ms, keep_result_ms, batch_id) = 0) STORED
+    staged_at BIGINT NOT NULL DEFAULT date_part('epoch', now()) * 1000
 ) INHERITS (new_messages);
 CREATE INDEX staging_chunk_ix ON staging_chunk (staged_by, batch, ord);
 CREATE INDEX staging_chunk_at_ix ON staging_chunk (staged_at);
