@@ -1,8 +1,6 @@
 """The page of a run: what was judged, and a timeline of the faults above what the clients got done."""
 
-import os
 import platform
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -17,11 +15,11 @@ from chaos.faults import FAULTS
 from chaos.options import Options
 from chaos.plan import CALM
 from chaos.run import Result, error_counts, fault_counts, summary
+from dev.conditions import conditions
 from lonnymq import __version__
 from lonnymq.formatting import plural
 from lonnymq.spark.reports.html_page import html_page
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 WIDTH, LEFT, ROW, PLOT = 1100, 170, 13, 110
 BINS_MAX = 450
 COLOURS = {
@@ -110,20 +108,11 @@ def _conditions(result: Result) -> str:
         f" PostgreSQL {result.server} with fsync and synchronous_commit on,"
         f" {plural(options.producers, 'producer')}, {plural(options.consumers, 'consumer')},"
         f" {plural(options.workers, 'worker')}{' and Spark' if options.spark else ''},"
-        f" {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()},"
-        f" LonnyMQ {__version__}{_commit()}. The files of the server are"
-        f" {'in memory' if is_in_memory() else 'on disk'}."
+        f" Python {platform.python_version()}, LonnyMQ {__version__}; {conditions()}."
+        f" The files of the server are {'in memory' if is_in_memory() else 'on disk'}."
         f" After a fault, a wait may take {options.wait_s:g} seconds."
         + (f" The engine was broken on purpose: {options.engine}." if options.engine else "")
     )
-
-
-def _commit() -> str:
-    """Of the checkout, if it is one."""
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True, check=False
-    )
-    return f", commit {done.stdout.strip()}" if done.returncode == 0 else ""
 
 
 def _card(number: str, label: str) -> str:

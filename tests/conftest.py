@@ -67,7 +67,9 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile(
         "lonnymq",
         derandomize=not config.getoption("--random"),
-        suppress_health_check=[hypothesis.HealthCheck.too_slow],  # which depends on what else the machine does
+        suppress_health_check=[
+            hypothesis.HealthCheck.too_slow
+        ],  # which depends on what else the machine does
     )
     hypothesis.settings.load_profile("lonnymq")
     if hasattr(config, "workerinput"):

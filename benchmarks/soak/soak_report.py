@@ -9,8 +9,8 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from benchmarks.engine_page import machine
 from benchmarks.soak.flatness import AMOUNTS, GROWTH_MAX, Trend
+from dev.conditions import conditions
 from lonnymq import __version__
 
 GROUPS: dict[str, str | tuple[str, ...]] = {
@@ -32,7 +32,7 @@ table {{ border-collapse: collapse }} td, th {{ padding: 2px 12px; text-align: r
 td:first-child, th:first-child {{ text-align: left }} .grows {{ color: #b00020; font-weight: 600 }} svg {{ max-width: 100% }}
 </style></head><body>
 <h1>{verdict}</h1>
-<p>LonnyMQ {version}, {machine}, {minutes:.1f} minutes. The trend is the median of the slopes between all pairs of
+<p>LonnyMQ {version}, {conditions}, {minutes:.1f} minutes. The trend is the median of the slopes between all pairs of
 samples in the last two thirds (Theil-Sen). A series grows if, by its trend, it gains more than {share:.0%} of its median during
 them, and more than {amounts}.</p>
 {plots}
@@ -65,7 +65,7 @@ def write(
     content = PAGE.format(
         verdict=f"{flat} of {len(trends)} series are flat after the warm-up",
         version=__version__,
-        machine=machine(),
+        conditions=conditions(),
         minutes=max((at for each in times.values() for at in each), default=0.0) / 60,
         share=GROWTH_MAX,
         amounts=", ".join(f"{amount:g} {unit}" for unit, amount in AMOUNTS.items()),
