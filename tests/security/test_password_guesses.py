@@ -1,12 +1,17 @@
 """Passwords of the dashboard cannot be guessed quickly."""
 
 import base64
+from typing import Any
 
 import pytest
+import uvicorn
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 
-from lonnymq.web import Access, Password, guesses
+from lonnymq.web import Access, Password, guesses, serve
+from lonnymq.web.gate import Gate
 
 
 def request(password: str, host: str | None = "10.0.0.7") -> Request:
@@ -69,3 +74,30 @@ def test_right_passwords_do_not_count() -> None:
     rule = Password("ann", "right")
     for _ in range(guesses.WRONG_MAX + 5):
         assert rule(request("right")) == Access("ann")
+
+
+class Served(Gate):
+    def close(self) -> None:
+        """As that of a dashboard."""
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_a_client_does_not_choose_the_network_it_is_counted_by(
+    monkeypatch: pytest.MonkeyPatch, is_trusted: bool
+) -> None:
+    """A proxy on this machine passes on X-Forwarded-For, unless it is told to replace it."""
+    monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
+    if is_trusted:
+        monkeypatch.setenv("FORWARDED_ALLOW_IPS", "127.0.0.1")
+    found: list[uvicorn.Config] = []
+    monkeypatch.setattr(serve._Server, "run", lambda self, **_: found.append(self.config))
+    served: Any = Served(PlainTextResponse("in"), Password("ann", "right"))
+    with serve.listen("127.0.0.1", 0) as listening:
+        serve.serve(served, listening)
+    found[0].load()
+    client = TestClient(found[0].loaded_app, client=("127.0.0.1", 1))
+    for n in range(guesses.WRONG_MAX):
+        answer = client.get("/", auth=("ann", "wrong"), headers={"X-Forwarded-For": f"192.0.2.{n}"})
+        assert answer.status_code == 401
+    answer = client.get("/", auth=("ann", "right"), headers={"X-Forwarded-For": "192.0.2.99"})
+    assert answer.status_code == (200 if is_trusted else 429)

@@ -57,6 +57,24 @@ def test_who_is_local(host: str | None, client: str | None, is_local: bool) -> N
     assert (local_access(request(host, client)) is not None) is is_local
 
 
+@pytest.mark.parametrize(
+    ("forwarded", "is_local"),
+    [
+        ([b"127.0.0.1"], True),
+        ([b"::1, 127.0.0.1"], True),
+        ([b""], True),
+        ([b"10.0.0.7"], False),
+        ([b"127.0.0.1, 10.0.0.7"], False),
+        ([b"127.0.0.1", b"10.0.0.7"], False),
+        ([b"unknown"], False),
+    ],
+)
+def test_what_a_proxy_forwards_is_not_local(forwarded: list[bytes], is_local: bool) -> None:
+    scope = request("localhost").scope
+    scope["headers"] = [*scope["headers"], *((b"x-forwarded-for", each) for each in forwarded)]
+    assert (local_access(Request(scope)) is not None) is is_local
+
+
 def test_a_password() -> None:
     """Whatever its characters are, and however they were given."""
     for user, password in (("zoë", "pass:wörd"), ("zoe", "\udcff"), ("zoe", "密码" * 50)):

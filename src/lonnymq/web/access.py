@@ -142,14 +142,22 @@ class Password:
 
 def local_access(request: Request) -> Access | None:
     """Everything, for a browser on this machine. Pages of others are refused that point a name of theirs at
-    this machine: their requests carry that name as the host.
+    this machine: their requests carry that name as the host. So are requests that a proxy says it forwards
+    from another machine.
     """
     host = HOST.fullmatch(request.headers.get("host", ""))
     if host is None or not is_loopback(host["ipv6"] or host["name"]):
         return None
+    if not all(is_loopback(each.strip()) for each in _forwarded_for(request)):
+        return None
     if request.client is not None and _is_address(request.client.host):
         return Access("local") if is_loopback(request.client.host) else None
     return Access("local")  # by a socket that is a file, or in a test
+
+
+def _forwarded_for(request: Request) -> list[str]:
+    given = ",".join(request.headers.getlist("x-forwarded-for"))
+    return given.split(",") if given.strip() else []
 
 
 def is_loopback(host: str) -> bool:

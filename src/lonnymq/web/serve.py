@@ -15,6 +15,8 @@ from lonnymq.web.app import Dashboard
 
 USER_VARIABLE = "LONNYMQ_WEB_USER"
 PASSWORD_VARIABLE = "LONNYMQ_WEB_PASSWORD"  # noqa: S105 - the name of a variable
+FORWARDED_VARIABLE = "FORWARDED_ALLOW_IPS"
+"""Uvicorn's: the proxies that set X-Forwarded-For themselves."""
 SHUTDOWN_S = 1
 """Streams end by themselves. What else runs after this long is interrupted."""
 
@@ -55,7 +57,11 @@ def url_of(host: str, listening: socket.socket) -> str:
 
 
 def serve(dashboard: Dashboard, listening: socket.socket) -> None:
-    """Until SIGINT or SIGTERM. Closes the dashboard."""
+    """Until SIGINT or SIGTERM. Closes the dashboard.
+
+    Uvicorn would believe every client on this machine, also a proxy that passes on the X-Forwarded-For of its
+    clients: they could choose the network that their wrong passwords are counted by.
+    """
     config = uvicorn.Config(
         dashboard,
         http="h11",  # it limits the size of headers
@@ -64,6 +70,7 @@ def serve(dashboard: Dashboard, listening: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=FORWARDED_VARIABLE in os.environ,
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
     try:
