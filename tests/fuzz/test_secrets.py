@@ -10,6 +10,7 @@ import logging
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -21,7 +22,7 @@ from starlette.testclient import TestClient
 
 from lonnymq import App, AsyncQueue, Queue, Worker
 from lonnymq.adapters import drivers
-from lonnymq.adapters.address import parameters
+from lonnymq.adapters.address import conninfo, parameters
 from lonnymq.cli.bench.protocol import Target
 from lonnymq.cli.failure import sentence
 from lonnymq.errors import DatabaseUnreachable, InvalidAddress
@@ -156,9 +157,26 @@ def test_addresses_that_are_refused() -> None:
         "postgresql:///db?host=/run/postgresql&user=a@b",
         "postgresql:///db?host=%2Fsrv%2Fday%3D1%2Fa%40b%3Brun",
         "host=h application_name=https://issuer/path",
+        "host=h application_name=https://issuer/path user=ann@shop.example",
         "",
     ):
         parameters(address)
+
+
+@pytest.mark.parametrize("value", ["a://b/c@d", "a+b://c", "https://issuer+x/path"])
+def test_values_that_look_like_addresses(value: str) -> None:
+    """As libpq has them, also when the address was written again, as for a pool."""
+    given = f"postgresql://ann%2Bci%40shop.example:{quote(value, safe='')}@h/db?application_name=x%3A%2F%2Fy"
+    expected = {
+        "user": "ann+ci@shop.example",
+        "password": value,
+        "host": "h",
+        "dbname": "db",
+        "application_name": "x://y",
+    }
+    assert parameters(given) == parameters(conninfo(given)) == expected
+    shuffled = make_conninfo(**dict(sorted(expected.items())))
+    assert parameters(shuffled) == expected
 
 
 @pytest.mark.parametrize("step", [40, LONG])

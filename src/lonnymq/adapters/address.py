@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lonnymq.errors import InvalidAddress
 
+URL = re.compile(r"(postgres(?:ql)?)(?:\+\w+)?://")
 LIBPQ_KEYWORDS = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
 NO_HOST = re.compile("[@=;]")
 PASSWORD = re.compile(r"\b(pass(word|wd)?|pwd)\s*=|;\s*\w+\s*=|://[^@]*@", re.IGNORECASE)
@@ -24,9 +25,9 @@ def parameters(address: str) -> dict[str, Any]:
     server show: a password that should have been percent-encoded, parts that are separated by semicolons, or
     an address in the place of a database's name. The folder of a socket may have such a name.
     """
-    scheme, separator, rest = address.partition("://")
-    if separator:
-        address = scheme.partition("+")[0] + separator + rest
+    if url := URL.match(address):  # other addresses may have a URL in a value
+        rest = address[url.end() :]
+        address = f"{url[1]}://{rest}"
         authority, _, path = rest.partition("?")[0].partition("/")
         if authority.count("@") > 1 or "@" in path:
             raise _invalid()
