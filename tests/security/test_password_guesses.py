@@ -43,12 +43,14 @@ def test_after_many_wrong_ones_none_is_looked_at_for_a_minute(
     assert rule(request("right", host)) == Access("ann")
 
 
-def test_all_addresses_of_a_network_are_counted_together() -> None:
+def test_all_addresses_of_a_site_are_counted_together() -> None:
+    """Who has one has 65,536 networks: they could guess from each, and lock out all others."""
     rule = Password("ann", "right")
     for n in range(guesses.WRONG_MAX):
-        assert rule(request("wrong", f"2001:db8::{n:x}")) is None
+        assert rule(request("wrong", f"2001:db8:7:{n:x}::{n:x}")) is None
     with pytest.raises(HTTPException):
-        rule(request("right", "2001:db8::ffff"))
+        rule(request("right", "2001:db8:7:ffff::1"))
+    assert rule(request("right", "2001:db8:8::1")) == Access("ann"), "others are not locked out"
 
 
 def test_ipv4_addresses_at_a_socket_for_both_versions_are_counted_apart() -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 WRONG_MAX = 20
 """So many wrong passwords per minute and network. More would be somebody who tries a list of them."""
 MINUTE_S = 60.0
+SITE_BITS = 48
 NETWORKS_MAX = 10_000
 """The others are counted together, so that the counts do not fill the memory."""
 
@@ -38,11 +39,12 @@ class WrongPasswords:
 
 
 def _network(host: str | None) -> str:
-    """One person can have all IPv6 addresses of a network. A socket for both versions shows IPv4 addresses as
-    IPv6 addresses of one network.
+    """One person can have all IPv6 addresses of a site, which may have 65,536 networks. Were these counted
+    apart, they could guess from each, and fill the counts, so that all others are refused. A socket for both
+    versions shows IPv4 addresses as IPv6 addresses of one network.
 
     >>> [_network(host) for host in ("10.0.0.7", "::ffff:10.0.0.7", "2001:db8::7", None)]
-    ['10.0.0.7', '10.0.0.7', '2001:db8::/64', 'unknown']
+    ['10.0.0.7', '10.0.0.7', '2001:db8::/48', 'unknown']
     """
     try:
         address = ipaddress.ip_address(host or "")
@@ -50,6 +52,6 @@ def _network(host: str | None) -> str:
         return "unknown"
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is None:
-            return str(ipaddress.ip_network((address, 64), strict=False))
+            return str(ipaddress.ip_network((address, SITE_BITS), strict=False))
         address = address.ipv4_mapped
     return str(address)
