@@ -17,7 +17,9 @@ from lonnymq.errors import NotPermitted, RightsTooWide
 from lonnymq.install import inspect, install, plan, uninstall, upgrade, verify
 from lonnymq.install.kombu_tables import create_kombu_tables, kombu_schema
 from lonnymq.kombu.broker import Broker, Key
+from tests.clock import FakeClock
 from tests.security.conftest import PASSWORD, Attacked, Conn
+from tests.sql.test_history import DAY, NOON, ends, finish_one, maintain, switch_on
 
 RUNS = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'eve ran as %', current_user; END $$"
 
@@ -157,6 +159,31 @@ def test_the_owner_of_the_database_installs_into_public(bare: Attacked, eve: Con
             upgrade(bare.conn, "public")
     finally:
         bare.run("ALTER DATABASE {database} OWNER TO CURRENT_USER", database=bare.conn.info.dbname)
+
+
+def test_days_of_the_history_that_cannot_be_dropped(queue: Attacked, eve: Conn) -> None:
+    """PostgreSQL lets everybody make a view that depends on any table, by its OID. The rows of these days are
+    deleted all the same, and the days after them.
+    """
+    clock = FakeClock(queue.conn, NOON, queue.schema)
+    switch_on(queue.conn, history_keep_ms=2 * DAY)
+    for week in range(6):
+        queue.conn.execute("SELECT history_prepare(%s)", (clock.at + 7 * week * DAY,))
+    oids = queue.conn.execute(
+        "SELECT c.oid::BIGINT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = 'finished'::REGCLASS AND c.relname < 'finished_o' ORDER BY c.relname LIMIT 33"
+    ).fetchall()
+    constants = ", ".join(f"'{oid}'::REGCLASS AS c{oid}" for (oid,) in oids)
+    eve.execute(f"CREATE TEMP VIEW mine AS SELECT {constants}".encode())
+    for _ in range(35):
+        finish_one(queue.conn)
+        clock.advance(DAY)
+    clock.advance(5 * DAY)
+    for _ in range(100):
+        maintain(queue.conn)
+        if not ends(queue.conn):
+            break
+    assert ends(queue.conn) == []
 
 
 def connect_with_kombu(address: str, schema: str) -> None:

@@ -1,5 +1,6 @@
--- The names of the history's partitions that lie wholly before a time and that all followers have read: the oldest
--- first, at most 31.
+-- The names of the history's partitions that lie wholly before a time and that all followers have read: at most 31, any
+-- of them. Everybody in the database can keep a partition from being dropped, by a view with its OID as a REGCLASS. If
+-- the oldest came first, 31 of these would keep all later ones from being emptied.
 CREATE OR REPLACE FUNCTION history_old (p_before BIGINT)
 RETURNS SETOF TEXT LANGUAGE plpgsql AS $$
 BEGIN
@@ -9,6 +10,6 @@ BEGIN
         SELECT c.relname::TEXT AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'finished'::REGCLASS AND c.relname ~ '^finished_[0-9]{8}$'
             AND c.relname < history_partition(p_before)
-        ORDER BY c.relname LIMIT 31) x
+        ORDER BY random() LIMIT 31) x
     WHERE history_is_read(x.name);
 END $$;
