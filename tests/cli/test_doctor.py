@@ -271,8 +271,11 @@ def test_pause_and_notify(queue: Queue, lonnymq: Run, look: Look) -> None:
 
 @pytest.mark.debian("pgbouncer")
 def test_a_pooler_in_between(dsn: str) -> None:
+    """What is left in a session stays there: its next client would find no table without its schema."""
     with pgbouncer(dsn) as pooler:
+        before = sorted(pooler.sessions())
         found = {f["check"]: f for f in run("doctor", "--json", dsn=pooler.dsn).records}
+        assert sorted(pooler.sessions()) == before
     assert (found["listen"]["status"], "pooler" in found["listen"]["message"]) == ("warning", True)
     assert {name for name, finding in found.items() if finding["status"] != "ok"} == {
         "fsync",

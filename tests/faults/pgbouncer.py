@@ -48,6 +48,7 @@ class Session(NamedTuple):
 
     pid: int
     synchronous_commit: str
+    search_path: str
     prepared: int
     listens_to: list[str]
 
@@ -82,6 +83,7 @@ class PgBouncer:
                 client = stack.enter_context(psycopg.connect(self.dsn, prepare_threshold=None))
                 found += client.execute(
                     "SELECT pg_backend_pid(), current_setting('synchronous_commit'), "
+                    "current_setting('search_path'), "
                     "(SELECT COUNT(*) FROM pg_prepared_statements), ARRAY(SELECT pg_listening_channels())"
                 ).fetchall()
         sessions = [Session(*row) for row in found]

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 
+NO_OTHER_SCHEMA = b"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', TRUE)"
+"""Somebody else's functions must not run with the rights of this login: see lonnymq.install.transaction. For
+one transaction: behind a pooler, another client would find what is set for the session, as it would find
+prepared statements.
+"""
+
+
 class CheckStatus(StrEnum):
     OK = "ok"
     WARNING = "warning"
@@ -51,8 +58,9 @@ class Database:
         from psycopg import RawCursor
         from psycopg.rows import tuple_row
 
-        with RawCursor(self.conn, row_factory=tuple_row) as cursor:
-            return cursor.execute(query.encode(), parameters).fetchall()
+        with self.conn.transaction(), RawCursor(self.conn, row_factory=tuple_row) as cursor:
+            cursor.execute(NO_OTHER_SCHEMA, prepare=False)
+            return cursor.execute(query.encode(), parameters, prepare=False).fetchall()
 
     def one(self, query: str, *parameters: object) -> tuple[Any, ...]:
         return self.rows(query, *parameters)[0]
