@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
@@ -49,7 +49,7 @@ WARM_UP_MINUTES = 10
 LOG_SHOWN = 2000  # characters of each log, if a process ends
 
 
-def main() -> int:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./run soak", description=__doc__)
     parser.add_argument(
         "--minutes", type=above_zero(MINUTES_MAX), default=30, help="how long the traffic runs (default: 30)"
@@ -62,7 +62,11 @@ def main() -> int:
     parser.add_argument("--report", type=writable_file, metavar="FILE", default="soak.html",
                         help="write the page with plots here (default: soak.html)")  # fmt: skip
     parser.add_argument("--picture", type=writable_file, metavar="FILE", help="also write the plots as SVG")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    options = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that children are stopped
     samples = Samples()
     stopped = False

@@ -1,15 +1,25 @@
 """A soak of seconds. It is too short for a verdict, which tests/unit/test_soak_flatness.py checks."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.soak.__main__ import parse
 from dev.environment import CHECKOUT
 
 VERDICTS = {0, 1}
+
+
+def test_the_commands_of_its_page_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (CHECKOUT / "docs" / "soak.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\./run soak(.*)$", page, re.MULTILINE)
+    assert [parse(shlex.split(arguments)).minutes for arguments in found] == [30, 60]
 
 
 @pytest.mark.slow

@@ -37,6 +37,7 @@ ELSEWHERE = {
     "deployment.md": "tests/examples/test_deployment_guide.py",
     "model.md": "tests/e2e/test_model.py",
     "operations.md": "tests/examples/test_operations_guide.py",
+    "soak.md": "tests/e2e/test_soak.py",
     "spark.md": "tests/spark/test_guide.py",
     "suites.md": "tests/e2e/test_suites.py",
     "sql.md": "tests/sql/test_walkthrough.py",
