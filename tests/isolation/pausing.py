@@ -30,6 +30,7 @@ STOPS = {
     "dispatch has read": ("dispatch", "t := dispatch_work("),
     "dispatch has its entries": ("dispatch_work", "IF r.has_gone THEN"),
     "dispatch has the policies": ("dispatch_work", "r.spans := t.spans"),
+    "dispatch has measured a lane": ("lane_dispatch", "lane := m.lane;"),
     "extend has found its lease": ("message_extend_many", "x := lease_extend("),
     "cancel has its messages": ("message_cancel_many", "v_endings := message_withdraw("),
     "reschedule has its message": ("message_reschedule", "v_endings := message_withdraw("),

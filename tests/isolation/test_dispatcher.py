@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests import invariants
-from tests.isolation.pausing import paused
+from tests.isolation.pausing import install, is_installed, paused
 from tests.isolation.shared_database import (
     LEASED,
     SharedDatabase,
@@ -40,6 +40,10 @@ def complete(conn: psycopg.Connection, deliveries: list[invariants.Delivery]) ->
         ids, tokens = [d.id for d in deliveries], [d.token for d in deliveries]
         results = conn.execute("SELECT result FROM message_complete_many(%s, %s)", (ids, tokens)).fetchall()
         assert set(results) == {("completed",)}, results
+
+
+def order(deliveries: list[invariants.Delivery]) -> list[int]:
+    return [delivery.id for delivery in deliveries]
 
 
 def drain(conn: psycopg.Connection, count: int) -> list[int]:
@@ -794,3 +798,30 @@ def test_notices_of_another_cluster_are_never_read(database: SharedDatabase) -> 
     complete(observer, running)
     drain(observer, 0)
     assert value(observer, "SELECT waiting FROM queue_stats()") == 0
+
+
+def test_a_rollback_while_an_urgent_message_is_placed(database: SharedDatabase) -> None:
+    """What a rolled-back dequeue returns has tags of the time when it was taken. Only the dispatch that puts it
+    back in its place may move it: urgent messages that came meanwhile have later tags, and come first.
+    """
+    one, two = database.session("one"), database.session("two")
+    if not is_installed(one):
+        install(one)  # now: it would wait for the transaction that stays open
+    ordinary = make(one, ["a"] * 6)
+    dispatch(one)
+    two.execute("BEGIN")
+    assert order(take(two, 2)) == ordinary[:2]
+    urgent = [urgent_message(one) for _ in range(2)]
+    dispatch(one)
+    urgent.append(urgent_message(one))
+    with paused(database, "dispatch has measured a lane", dispatch):
+        two.execute("ROLLBACK")
+    assert order(take(one, 3)) == urgent
+    dispatch(one)
+    assert order(take(one, 10)) == ordinary
+    invariants.check(one)
+
+
+def urgent_message(conn: psycopg.Connection) -> int:
+    found: int = value(conn, "SELECT id FROM message_create('a', '', p_priority => 5)")
+    return found

@@ -1,5 +1,6 @@
 -- Move entries of a lane from ready back into their lines, so that lane_refill gives them new tags: of each channel in
--- p_marks, those behind the mark (rank, at, id). Locked entries are skipped. Their slots are removed.
+-- p_marks, those behind the mark (rank, at, id). Their slots are removed. Entries that a dequeue has locked are skipped,
+-- also after its rollback: their tags are of the time when it took them, and only ready_reclaim knows their place.
 CREATE OR REPLACE FUNCTION ready_withdraw (l lane_state, p_marks entry[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
@@ -11,7 +12,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT r.ctid AS tid FROM ready r
                 WHERE r.channel = k.channel AND r.lane || '' = l.name AND r.tag >= l.floor
-                    AND (r.rank, r.at, r.id) > (k.rank, k.at, k.id)
+                    AND r.xmax = '0' AND (r.rank, r.at, r.id) > (k.rank, k.at, k.id)
                 FOR UPDATE SKIP LOCKED) x))
         RETURNING r)
     SELECT array_agg(b.r) INTO v_back FROM back b;
