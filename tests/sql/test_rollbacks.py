@@ -141,3 +141,54 @@ def test_an_interval_after_a_restore(conn: psycopg.Connection) -> None:
         == (message.lease_end_at - 30_000,) * 2
     )
     check(conn)
+
+
+# Another session takes the first entry that nobody has touched whenever the dispatcher has put some back.
+TAKEN_MEANWHILE = """
+    ALTER FUNCTION ready_reclaim RENAME TO ready_reclaim_itself;
+    CREATE TABLE taken (id BIGINT);
+    CREATE FUNCTION ready_reclaim (l lane_state, p_touched ready[]) RETURNS ready[] LANGUAGE plpgsql AS $$
+    DECLARE v_locked ready[] := lonnymq.ready_reclaim_itself(l, p_touched);
+    BEGIN
+        WITH gone AS (
+            DELETE FROM ready WHERE ctid = (SELECT ctid FROM ready WHERE xmax = '0' ORDER BY tag, id LIMIT 1)
+            RETURNING id)
+        INSERT INTO taken SELECT id FROM gone;
+        RETURN v_locked;
+    END $$"""
+
+
+@pytest.mark.parametrize("second", [100, 101])
+def test_entries_of_an_open_dequeue_are_not_passed_while_others_are_put_back(
+    conn: psycopg.Connection, other: psycopg.Connection, connect: Connect, second: int
+) -> None:
+    """The dispatcher looks at the first hundred entries, puts back what a rollback returned, and looks again,
+    also if both are of one channel."""
+    waiting = {id_ for channel in "abc" for id_ in make(conn, channel, 600)}
+    dispatch(conn)
+    leased: list[Delivery] = []
+    for _ in range(3):  # consumers want many, so that many are ready
+        leased += dequeue(conn, 100)[0]
+        dispatch(conn)
+    order = [id_ for (id_,) in conn.execute("SELECT id FROM ready ORDER BY tag, id")]
+    lock = "SELECT FROM ready WHERE id = ANY (%s) FOR UPDATE"
+    returned, free = [order[10], order[second]], [order[11], order[second + 1]]
+    open_dequeue = connect()
+    open_dequeue.execute("BEGIN")
+    open_dequeue.execute(lock, ([id_ for id_ in order[:250] if id_ not in returned + free],))
+    other.execute("BEGIN")
+    other.execute(lock, (returned,))
+    other.execute("ROLLBACK")
+    conn.execute(TAKEN_MEANWHILE)
+    conn.execute("SELECT dispatch()")
+    taken = {id_ for (id_,) in conn.execute("SELECT id FROM taken")}
+    conn.execute("DROP FUNCTION ready_reclaim; ALTER FUNCTION ready_reclaim_itself RENAME TO ready_reclaim")
+    open_dequeue.execute("ROLLBACK")
+    complete(conn, leased)
+    waiting -= taken | {message.id for message in leased}
+    for _ in range(30):
+        dispatch(conn)
+        messages = dequeue(conn, 100)[0]
+        complete(conn, messages)
+        waiting -= {message.id for message in messages}
+    assert not waiting

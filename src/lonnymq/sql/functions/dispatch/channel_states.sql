@@ -35,7 +35,7 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT GREATEST(last.tag + tag_step(last.cost, x.step, last.id), c.tag) AS tag) next;
     IF v_marks IS NOT NULL THEN
-        PERFORM ready_withdraw(l, v_marks);
+        PERFORM ready_withdraw(l, v_marks, FALSE);
         SELECT array_agg(ROW(k.channel, k.has_line OR k.channel = ANY (ARRAY(SELECT m.channel FROM unnest(v_marks) m)),
             k.is_remembered, k.room, k.step, k.tag)::channel_state)
         INTO v_channels FROM unnest(v_channels) k;

@@ -16,8 +16,9 @@ DECLARE
     v_open XID[];                           -- those that were open in v_snapshot, or are now
     v_snapshot PG_SNAPSHOT;                 -- in which the entries were read
     v_locked ready[];                       -- entries that are locked
+    v_rounds INT := 0;                      -- how often entries went back into their lines
 BEGIN
-    FOR i IN 1 .. 3 LOOP
+    LOOP
         SELECT MIN(x.tag) FILTER (WHERE x.xmax = '0'), array_agg(x.r) FILTER (WHERE x.xmax <> '0'),
             array_agg(x.xmax) FILTER (WHERE x.xmax <> '0'), (SELECT pg_current_snapshot()), (
                 SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
@@ -30,7 +31,7 @@ BEGIN
         EXIT WHEN v_touched IS NULL;
         IF v_free IS NULL AND cardinality(v_touched) = v_limit THEN
             v_limit := NULL;
-            CONTINUE;
+            CONTINUE;                       -- never the end: the floor would pass what was not read
         END IF;
         v_open := ARRAY(
             SELECT k.xmax FROM (SELECT DISTINCT y FROM unnest(v_takers) y) k (xmax)
@@ -40,7 +41,8 @@ BEGIN
         SELECT array_agg(x.r) FILTER (WHERE x.xmax = ANY (v_open))
             || ready_reclaim(l, array_agg(x.r) FILTER (WHERE x.xmax <> ALL (v_open)))
         INTO v_locked FROM (SELECT unnest(v_touched) AS r, unnest(v_takers) AS xmax) x;
-        EXIT WHEN cardinality(v_locked) = cardinality(v_touched);
+        v_rounds := v_rounds + 1;
+        EXIT WHEN v_rounds = 3 OR cardinality(v_locked) = cardinality(v_touched);
     END LOOP;
     IF v_touched IS NOT NULL THEN           -- what was rolled back may have a line now
         v_line := line_first_tag(l);
