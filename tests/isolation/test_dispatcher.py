@@ -801,8 +801,8 @@ def test_notices_of_another_cluster_are_never_read(database: SharedDatabase) -> 
 
 
 def test_a_rollback_while_an_urgent_message_is_placed(database: SharedDatabase) -> None:
-    """What a rolled-back dequeue returns has tags of the time when it was taken. Only the dispatch that puts it
-    back in its place may move it: urgent messages that came meanwhile have later tags, and come first.
+    """What a rolled-back dequeue returns has tags of the time when it was taken. Urgent messages that came
+    meanwhile have later tags, and come first.
     """
     one, two = database.session("one"), database.session("two")
     if not is_installed(one):
