@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 START_ATTEMPTS = 5
 TRANSIENT = (
     "could not bind",  # another program took the free port first
-    "pre-existing shared memory block",  # the kernel still frees the memory of a killed process
+    "pre-existing shared memory block",  # the kernel is still freeing the memory of a killed process
 )
 START_TIMEOUT_S = 60
 RETRY_S = 0.2

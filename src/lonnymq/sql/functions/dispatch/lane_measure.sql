@@ -31,7 +31,7 @@ BEGIN
         EXIT WHEN v_touched IS NULL;
         IF v_free IS NULL AND cardinality(v_touched) = v_limit THEN
             v_limit := NULL;
-            CONTINUE;                       -- never the end: the floor would pass what was not read
+            CONTINUE;                       -- if this were the end, the floor would pass unread entries
         END IF;
         v_open := ARRAY(
             SELECT k.xmax FROM (SELECT DISTINCT y FROM unnest(v_takers) y) k (xmax)
