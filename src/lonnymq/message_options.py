@@ -3,9 +3,9 @@ description: the calls of a queue, tasks and schedules, `lonnymq enqueue` and it
 Spark writes.
 
 To add an option, add it to each class in this file and to OPTIONS, and to the SQL: the tables new_message,
-new_messages and message in tables/0001_core.sql, and the functions message_check, message_new,
-message_create, message_create_many and staging_rows. CONTRIBUTING.md says what dead letters and listings
-need.
+new_messages and message in tables/0001_core.sql, and the functions message_check (if not every value is
+valid), message_new, message_create and message_create_many. CONTRIBUTING.md says what dead letters and
+listings need.
 """
 
 from __future__ import annotations

@@ -260,6 +260,17 @@ def test_a_chunk_with_any_option_is_not_plain(conn: psycopg.Connection) -> None:
         assert row == (False,), name
 
 
+def test_the_query_of_a_chunk_reads_options_that_are_added(conn: psycopg.Connection) -> None:
+    conn.execute("ALTER TABLE new_message ADD color TEXT")
+    conn.execute("ALTER TABLE new_messages ADD color TEXT[]")
+    stage(conn, uuid4(), 0, channel=["a", "b"], content=[b"", b""], color=["red", None])
+    (query,) = conn.execute("SELECT staging_rows_query()").fetchone() or ("",)
+    read = sql.SQL("SELECT (m.message).color FROM staging_chunk x CROSS JOIN LATERAL ({}) m").format(
+        sql.SQL(query)
+    )
+    assert conn.execute(read).fetchall() == [("red",), (None,)]
+
+
 def test_a_chunk_without_times_is_due_at_once(conn: psycopg.Connection) -> None:
     batch = uuid4()
     later = 10**13

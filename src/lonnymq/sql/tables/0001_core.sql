@@ -95,8 +95,8 @@ CREATE TABLE new_message (
 -- It has no key. Without a replica identity, a publication FOR ALL TABLES would refuse deletes.
 ALTER TABLE new_message REPLICA IDENTITY FULL;
 
--- Many messages to create, with an array per option: what staging_chunk inherits, see staging_rows. An array that is
--- NULL leaves its option open for all of them; the others have one element per message. Headers are JSON texts.
+-- Many messages to create, with an array per option: what staging_chunk inherits, see staging_rows_query. An array
+-- that is NULL leaves its option open for all of them; the others have one element per message. Headers are JSON texts.
 -- Unlogged, as staging_chunk is: a publication FOR ALL TABLES leaves it out, and would refuse its generated column.
 CREATE UNLOGGED TABLE new_messages (
     channel TEXT[] NOT NULL, content BYTEA[] NOT NULL, dequeue_at BIGINT[], headers TEXT[], max_attempts INT[],

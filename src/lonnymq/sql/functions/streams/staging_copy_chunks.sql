@@ -40,26 +40,22 @@ BEGIN
         IF c.is_plain THEN
             v_content := c.content;
             PERFORM array_lengths_check(v_count, cardinality(v_content));
-            -- Most messages are valid. What is wrong with others, and in which row, is looked up afterwards.
             INSERT INTO message (xid, dequeue_at, created_at, channel, content)
             SELECT p_xid, v_now, v_now, channel, content
             FROM (SELECT unnest(v_channel) AS channel, unnest(v_content) AS content) u
             WHERE name_is_valid(channel) AND octet_length(content) <= v_max;
             GET DIAGNOSTICS v_valid = ROW_COUNT;
-            IF v_valid < v_count THEN
-                PERFORM FROM staging_chunk x CROSS JOIN LATERAL staging_rows(x) m
-                WHERE x.ctid = c.tid
-                    AND message_check(m.message, v_max, format(' (the row with ord %s)', m.ord));
-            END IF;
-        ELSE
-            INSERT INTO message OVERRIDING SYSTEM VALUE
-            SELECT r.*
-            FROM (
-                SELECT m.message, nextval(v_sequence) AS id
-                FROM staging_chunk x CROSS JOIN LATERAL staging_rows(x) m
-                WHERE x.ctid = c.tid
-                    AND message_check(m.message, v_max, format(' (the row with ord %s)', m.ord))) m
-            CROSS JOIN LATERAL message_new(m.message, m.id, p_xid, v_now, v_now, FALSE) r;
+        END IF;
+        -- Chunks with options, and those with a message that is not valid: this finds it and says what is wrong.
+        IF NOT c.is_plain OR v_valid < v_count THEN
+            EXECUTE format('
+                INSERT INTO message OVERRIDING SYSTEM VALUE
+                SELECT r.*
+                FROM (
+                    SELECT m.message, nextval($1) AS id FROM staging_chunk x CROSS JOIN LATERAL (%s) m
+                    WHERE x.ctid = $2 AND message_check(m.message, $3, concat('' (the row with ord '', m.ord, '')''))) m
+                CROSS JOIN LATERAL message_new(m.message, m.id, $4, $5, $5, FALSE) r', staging_rows_query())
+            USING v_sequence, c.tid, v_max, p_xid, v_now;
         END IF;
         n := n + v_count;
         first_at := LEAST(first_at, COALESCE((SELECT MIN(COALESCE(d, v_now)) FROM unnest(c.dequeue_at) d), v_now));
