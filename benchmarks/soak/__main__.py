@@ -32,6 +32,7 @@ from benchmarks.soak.soak_samples import (
     backend_megabytes,
     history_per_message,
     latencies,
+    oldest_snapshot,
     private_megabytes,
     sizes,
 )
@@ -203,6 +204,7 @@ def read(
         "history per message, bytes": history_per_message(conn),
         "largest backend, MB": largest,
         "all backends, MB": all_backends,
+        "oldest snapshot, s": oldest_snapshot(conn),
         "backlog": (stats.waiting or 0) + stats.leased,
         "dead letters": stats.dead,
     }

@@ -12,7 +12,7 @@ from itertools import combinations
 
 WARM_UP_SHARE = 1 / 3
 GROWTH_MAX = 0.25
-AMOUNTS = {"MB": 2.0, "ms": 2.0, "rows": 5000.0, "buffers": 5.0, "bytes": 20.0}
+AMOUNTS = {"MB": 2.0, "ms": 2.0, "s": 5.0, "rows": 5000.0, "buffers": 5.0, "bytes": 20.0}
 """Growth below this is not looked at, by unit."""
 SAMPLES_MIN = 4
 

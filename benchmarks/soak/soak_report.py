@@ -19,6 +19,7 @@ GROUPS: dict[str, str | tuple[str, ...]] = {
     "Dead rows": "dead rows of ",
     "Pages read per call": "buffers per ",
     "Latencies, ms": (", p50 ms", ", p99 ms"),
+    "Age of the oldest snapshot, s": ("oldest snapshot",),
     "Memory of processes, MB": ("worker ", "largest backend", "all backends"),
     "Messages that wait or are leased, and dead letters": ("backlog", "dead letters"),
     "History, MB: grows for as long as it is kept": "history of ",
@@ -79,7 +80,7 @@ def draw(times: Mapping[str, Sequence[float]], series: Mapping[str, Sequence[flo
     mpl.rcParams.update(
         {"svg.hashsalt": "lonnymq", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
     )
-    figure, axes = plt.subplots(4, 2, figsize=(11, 13), layout="constrained")
+    figure, axes = plt.subplots(3, 3, figsize=(14, 11), layout="constrained")
     for place, (title, marks) in zip(axes.flat, GROUPS.items(), strict=True):
         names = [name for name in series if belongs(name, marks)]
         names.sort(key=lambda name: -max(series[name]))

@@ -30,6 +30,11 @@ STATEMENTS = """
 SELECT query, SUM(calls)::BIGINT, SUM(shared_blks_hit + shared_blks_read)::BIGINT
 FROM pg_stat_statements WHERE toplevel GROUP BY query
 """
+# A plain VACUUM keeps no rows from being removed.
+OLDEST_SNAPSHOT = """
+SELECT COALESCE(MAX(EXTRACT(EPOCH FROM clock_timestamp() - xact_start)), 0) FROM pg_stat_activity
+WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND query NOT LIKE 'autovacuum: VACUUM%'
+"""
 Sample = dict[str, float]
 CALL = re.compile(r"lonnymq\"?\.\"?(\w+)\"?\s*\(")
 
@@ -75,6 +80,13 @@ def history_per_message(conn: psycopg.Connection) -> float:
     ).fetchone()
     assert row is not None
     return float(row[0] or 0)
+
+
+def oldest_snapshot(conn: psycopg.Connection) -> float:
+    """How many seconds old the oldest one is: until it ends, VACUUM removes no row that it can see."""
+    row = conn.execute(OLDEST_SNAPSHOT).fetchone()
+    assert row is not None
+    return float(row[0])
 
 
 def latencies(times: Mapping[str, list[float]]) -> Iterator[tuple[str, float]]:
