@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from lonnymq import payload
+from lonnymq.message_options import OPTIONS
 from lonnymq.spark.sink import json_values
 from lonnymq.spark.sink.json_values import json_texts
 from lonnymq.spark.sink.message_columns import ConsumerClaim, Contents, InvalidColumns
@@ -317,6 +319,14 @@ def test_rows_that_are_refused(case: str) -> None:
     with pytest.raises(RowRefused, match=said) as refused:
         staged(ddl, columns, first=10)
     assert "row 12 of its partition, channel " in str(refused.value)
+
+
+def test_texts_are_as_long_as_their_option_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OPTIONS, "lane", replace(OPTIONS["lane"], least=2, most=3))
+    assert staged(f"{PLAIN}, lane string", messages(lane=pa.array(["ab", "abc"])))["lane"] == ["ab", "abc"]
+    for lane in ("a", "abcd"):
+        with pytest.raises(RowRefused, match=f"the lane is {len(lane)} bytes long"):
+            staged(f"{PLAIN}, lane string", messages(lane=pa.array([lane])))
 
 
 SURROGATE = b"x\xed\xa0\x80"

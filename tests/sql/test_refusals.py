@@ -336,7 +336,7 @@ REFUSED = {
     "a schedule whose lane is an object": (
         """schedule_fire('s', 1, 2, '{2}', 'a', '', '{"lane": {"a": 1}}')""",
         "LM010",
-        "1 to 255 bytes",
+        "Give a string",
     ),
     "a schedule whose headers are a text": (
         """schedule_fire('s', 1, 2, '{2}', 'a', '', '{"headers": "a"}')""",

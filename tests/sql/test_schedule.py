@@ -323,6 +323,9 @@ def test_the_same_definition_writes_nothing(conn: psycopg.Connection) -> None:
 def test_a_wrong_definition_is_refused(conn: psycopg.Connection) -> None:
     with pytest.raises(psycopg.Error, match="a schedule has no option 'dedupe_key'"):
         define(conn, dedupe_key="k")
+    for value, type_ in ((7, "number"), ({"a": 1}, "object")):
+        with pytest.raises(psycopg.Error, match=f"the lane is a JSON {type_}"):
+            define(conn, lane=value)
     with pytest.raises(psycopg.Error, match="p_options is a JSON number"):  # without a channel, too
         conn.execute("SELECT schedule_open('{s}', '{* * * * *}', p_options => '{1}')")
     with pytest.raises(psycopg.Error, match="the arrays differ in length"):

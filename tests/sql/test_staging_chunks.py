@@ -54,6 +54,18 @@ def test_chunks_become_messages_in_their_order(conn: psycopg.Connection) -> None
     check(conn)
 
 
+def test_chunks_with_and_without_options_keep_their_order(conn: psycopg.Connection) -> None:
+    batch = uuid4()
+    for ord_ in (4, 2, 0):
+        stage_plain(conn, batch, ord_, 1)
+    for ord_ in (3, 1):
+        stage(conn, batch, ord_, channel=["a"], content=[b"%d" % ord_], priority=[None])
+    assert publish(conn, batch) == (5, 0, 0)
+    found = conn.execute("SELECT content FROM message ORDER BY id").fetchall()
+    assert found == [(b"%d" % n,) for n in range(5)]
+    check(conn)
+
+
 def test_every_option(conn: psycopg.Connection) -> None:
     """The same as in a row of staging, and null, or no array, leaves it open."""
     [(batch_id,)] = conn.execute("SELECT batch_open('b')").fetchall()
@@ -261,11 +273,11 @@ def test_a_chunk_with_any_option_is_not_plain(conn: psycopg.Connection) -> None:
 
 
 def test_the_query_of_a_chunk_reads_options_that_are_added(conn: psycopg.Connection) -> None:
-    conn.execute("ALTER TABLE new_message ADD color TEXT")
-    conn.execute("ALTER TABLE new_messages ADD color TEXT[]")
-    stage(conn, uuid4(), 0, channel=["a", "b"], content=[b"", b""], color=["red", None])
+    conn.execute("ALTER TABLE new_message ADD of_this_test TEXT")
+    conn.execute("ALTER TABLE new_messages ADD of_this_test TEXT[]")
+    stage(conn, uuid4(), 0, channel=["a", "b"], content=[b"", b""], of_this_test=["red", None])
     (query,) = conn.execute("SELECT staging_rows_query()").fetchone() or ("",)
-    read = sql.SQL("SELECT (m.message).color FROM staging_chunk x CROSS JOIN LATERAL ({}) m").format(
+    read = sql.SQL("SELECT (m.message).of_this_test FROM staging_chunk x CROSS JOIN LATERAL ({}) m").format(
         sql.SQL(query)
     )
     assert conn.execute(read).fetchall() == [("red",), (None,)]

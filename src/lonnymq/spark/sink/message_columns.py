@@ -220,7 +220,7 @@ def _option(given: Rows, name: str) -> pa.Array | None:
         given.refuse(is_unknown, f"{name} is not known", hint)
         return values
     if option.kind is Kind.TEXT:
-        _check_text(given, values, name.replace("_", " "), hint)
+        _check_text(given, values, name.replace("_", " "), hint, option.least or 0, option.most)
         return values
     outside = _is_outside(values.cast(pa.int64()), option.least or 0, option.most or 0)
     given.refuse(outside, f"{name} is out of range", hint)
@@ -249,9 +249,16 @@ def _unique_fors(given: Rows) -> pa.Array | None:
     return pc.round(pc.multiply(exact, 1000)).cast(pa.int64())
 
 
-def _check_text(given: Rows, texts: pa.Array, what: str, hint: str) -> None:
+def _check_text(
+    given: Rows,
+    texts: pa.Array,
+    what: str,
+    hint: str,
+    least: int = 1,
+    most: int | None = TEXT_MAX_BYTES,
+) -> None:
     lengths = pc.binary_length(texts)
-    is_outside = pc.or_(pc.less(lengths, 1), pc.greater(lengths, TEXT_MAX_BYTES))
+    is_outside = pc.or_(pc.less(lengths, least), pc.greater(lengths, INT_MAX if most is None else most))
     given.refuse(is_outside, lambda at: f"the {what} is {lengths[at]} bytes long", hint)
     given.refuse(pc.match_substring(texts, "\0"), f"the {what} contains a NUL, which PostgreSQL cannot store")
 

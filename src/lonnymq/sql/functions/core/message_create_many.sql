@@ -27,8 +27,8 @@ DECLARE
     v_now BIGINT := transaction_ms();
     v_clock BIGINT := CASE WHEN p_delays_ms IS NOT NULL THEN clock_ms() END;
     v_count INT := cardinality(p_channels);
-    v_is_plain BOOLEAN := num_nulls(p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, p_delays_ms, p_priorities,
-        p_costs, p_lanes, p_unique_whiles, p_unique_fors_ms, p_keep_results_ms, p_batch_ids) = 12;
+    v_is_plain BOOLEAN := num_nonnulls(p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, p_delays_ms,
+        p_priorities, p_costs, p_lanes, p_unique_whiles, p_unique_fors_ms, p_keep_results_ms, p_batch_ids) = 0;
     v_max INT;
     v_is_special BOOLEAN;
     v_is_asleep BOOLEAN;

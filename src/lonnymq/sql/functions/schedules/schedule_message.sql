@@ -7,6 +7,7 @@ RETURNS new_message LANGUAGE plpgsql AS $$
 DECLARE
     v_message new_message;
     v_unknown TEXT;
+    v_text TEXT;
 BEGIN
     IF jsonb_typeof(p_options) <> 'object' THEN
         PERFORM refuse('LM010', format('p_options is a JSON %s', jsonb_typeof(p_options)),
@@ -24,9 +25,12 @@ BEGIN
     END IF;
     -- jsonb_populate_record turns any JSON into text, and headers that are no object would become an array in
     -- schedule_fire.
-    IF jsonb_typeof(p_options -> 'lane') NOT IN ('string', 'null') THEN
-        PERFORM refuse('LM010', format('the lane is a JSON %s', jsonb_typeof(p_options -> 'lane')),
-            'Give a name of 1 to 255 bytes.');
+    SELECT a.attname INTO v_text FROM pg_attribute a
+    WHERE a.attrelid = CAST('new_message' AS REGCLASS) AND a.atttypid = CAST('text' AS REGTYPE)
+        AND jsonb_typeof(p_options -> CAST(a.attname AS TEXT)) NOT IN ('string', 'null') LIMIT 1;
+    IF v_text IS NOT NULL THEN
+        PERFORM refuse('LM010', format('the %s is a JSON %s', v_text, jsonb_typeof(p_options -> v_text)),
+            'Give a string.');
     ELSIF jsonb_typeof(p_options -> 'headers') NOT IN ('object', 'null') THEN
         PERFORM refuse('LM010', format('the headers are a JSON %s', jsonb_typeof(p_options -> 'headers')),
             'Give headers as a JSON object.');

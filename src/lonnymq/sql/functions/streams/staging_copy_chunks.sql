@@ -16,6 +16,7 @@ DECLARE
     v_count INT;                            -- of the rows of a chunk
     v_valid INT;
     v_tids TID[] := '{}';
+    v_others TID[] := '{}';                 -- the first chunk with options, and all after it
     v_lanes TEXT[] := '{}';
     -- An array in a variable is read from its TOAST table once, and one in a record each time that it is used.
     v_channel TEXT[];
@@ -37,25 +38,22 @@ BEGIN
         IF v_is_bound THEN
             PERFORM produce_check(ARRAY(SELECT DISTINCT unnest(v_channel)));
         END IF;
-        IF c.is_plain THEN
+        IF c.is_plain AND v_others = '{}' THEN
             v_content := c.content;
             PERFORM array_lengths_check(v_count, cardinality(v_content));
+            -- Most messages are valid. What is wrong with others, and in which row, is looked up afterwards.
             INSERT INTO message (xid, dequeue_at, created_at, channel, content)
             SELECT p_xid, v_now, v_now, channel, content
             FROM (SELECT unnest(v_channel) AS channel, unnest(v_content) AS content) u
             WHERE name_is_valid(channel) AND octet_length(content) <= v_max;
             GET DIAGNOSTICS v_valid = ROW_COUNT;
-        END IF;
-        -- Chunks with options, and those with a message that is not valid: this finds it and says what is wrong.
-        IF NOT c.is_plain OR v_valid < v_count THEN
-            EXECUTE format('
-                INSERT INTO message OVERRIDING SYSTEM VALUE
-                SELECT r.*
-                FROM (
-                    SELECT m.message, nextval($1) AS id FROM staging_chunk x CROSS JOIN LATERAL (%s) m
-                    WHERE x.ctid = $2 AND message_check(m.message, $3, concat('' (the row with ord '', m.ord, '')''))) m
-                CROSS JOIN LATERAL message_new(m.message, m.id, $4, $5, $5, FALSE) r', staging_rows_query())
-            USING v_sequence, c.tid, v_max, p_xid, v_now;
+            IF v_valid < v_count THEN
+                EXECUTE format('SELECT FROM staging_chunk x CROSS JOIN LATERAL (%s) m
+                    WHERE x.ctid = $1 AND message_check(m.message, $2, concat('' (the row with ord '', m.ord, '')''))',
+                    staging_rows_query()) USING c.tid, v_max;
+            END IF;
+        ELSE
+            v_others := v_others || c.tid;
         END IF;
         n := n + v_count;
         first_at := LEAST(first_at, COALESCE((SELECT MIN(COALESCE(d, v_now)) FROM unnest(c.dequeue_at) d), v_now));
@@ -63,6 +61,18 @@ BEGIN
         v_lanes := ARRAY(SELECT unnest(v_lanes) UNION SELECT unnest(c.lane));
         v_tids := v_tids || c.tid;
     END LOOP;
+    IF v_others <> '{}' THEN
+        EXECUTE format('
+            INSERT INTO message OVERRIDING SYSTEM VALUE
+            SELECT r.*
+            FROM (
+                SELECT m.message, nextval($1) AS id
+                FROM (SELECT x.* FROM staging_chunk x WHERE x.ctid = ANY ($2) ORDER BY x.ord) x
+                CROSS JOIN LATERAL (%s) m
+                WHERE message_check(m.message, $3, concat('' (the row with ord '', m.ord, '')''))) m
+            CROSS JOIN LATERAL message_new(m.message, m.id, $4, $5, $5, FALSE) r', staging_rows_query())
+        USING v_sequence, v_others, v_max, p_xid, v_now;
+    END IF;
     DELETE FROM staging_chunk x WHERE x.ctid = ANY (v_tids);
     IF n > 0 THEN
         PERFORM lanes_check(v_lanes);

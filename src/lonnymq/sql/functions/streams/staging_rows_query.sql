@@ -4,12 +4,12 @@
 -- come in their order, without a copy.
 CREATE OR REPLACE FUNCTION staging_rows_query ()
 RETURNS TEXT LANGUAGE sql STABLE AS $$
--- Chunks have no array for delay_ms, so o.name is NULL for it.
+-- Chunks have no array for delay_ms, so o.name is NULL for it. Their headers are texts.
 SELECT format('SELECT u.ord, ROW(%s)::new_message AS message FROM ('
     || 'SELECT generate_series(x.ord, x.ord - 1 + array_lengths_check(%s)) AS ord, %s) u',
     string_agg(COALESCE('u.' || o.name, 'NULL'), ', ' ORDER BY f.attnum),
     string_agg('cardinality(x.' || o.name || ')', ', ' ORDER BY f.attnum),
-    string_agg('unnest(x.' || o.name || ')::' || format_type(f.atttypid, NULL) || ' AS ' || o.name, ', '))
+    string_agg('unnest(x.' || o.name || ')::' || format_type(f.atttypid, -1) || ' AS ' || o.name, ', '))
 FROM pg_attribute f
 LEFT JOIN LATERAL (
     SELECT quote_ident(f.attname) AS name FROM pg_attribute a
