@@ -2,10 +2,11 @@
 description: the calls of a queue, tasks and schedules, `lonnymq enqueue` and its files, and the columns that
 Spark writes.
 
-To add an option, add it to each class in this file and to OPTIONS, and to the SQL: the tables new_message,
-new_messages and message in tables/0001_core.sql, and the functions message_check (if not every value is
-valid), message_new, message_create and message_create_many. CONTRIBUTING.md says what dead letters and
-listings need.
+To add an option, add it to one of the TypedDicts (WorkOptions if schedules may have it), to NewMessage,
+CreateParameters, CreateManyParameters and OPTIONS, and to the SQL: the tables new_message, new_messages and
+message in tables/0001_core.sql, and the functions message_check (if not every value is valid), message_new,
+message_create and message_create_many. Append it to new_message: the functions list its columns in order.
+CONTRIBUTING.md says what dead letters and listings need.
 """
 
 from __future__ import annotations
@@ -145,8 +146,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Option:
-    """How an option is given outside of Python. `least` and `most` limit a number, or the bytes of a string.
-    `allowed` says in words what to give.
+    """How an option is given outside of Python. `least` and `most` limit a number, or the bytes of a string,
+    wherever it is checked before it is sent. `allowed` says in words what to give.
     """
 
     kind: Kind

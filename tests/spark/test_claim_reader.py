@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from lonnymq.errors import ClaimantTaken, LeasesLost, PositionUnknown
 from lonnymq.spark.consume.claim_options import ClaimOptions
 from lonnymq.spark.consume.claim_reader import ClaimPartition, ClaimReader
+from lonnymq.spark.consume.stream_consumer import Heartbeat
 from lonnymq.spark.queue_source import QueueSource
 from lonnymq.spark.source_options import InvalidOption
 from tests.database import Connect
@@ -340,6 +341,25 @@ def test_the_heartbeat_notices_a_second_reader(conn: psycopg.Connection, opened:
         return False
 
     until(is_refused, "the first to notice")
+
+
+def test_whatever_stops_the_heartbeat_stops_the_stream(
+    conn: psycopg.Connection, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the stream would go on while its leases run out."""
+    create(conn, 3)
+    reader = opened(leaseSeconds="1")
+    monkeypatch.setattr(Heartbeat, "_complete_committed", lambda _: int("an unknown format"))
+    end = reader.latestOffset(START, TEN)
+
+    def is_stopped() -> bool:
+        try:
+            reader.partitions(START, end)
+        except ValueError as error:
+            return "an unknown format" in str(error)
+        return False
+
+    until(is_stopped, "the heartbeat to fail")
 
 
 def test_broken_connections_are_opened_again(conn: psycopg.Connection, opened: Open) -> None:

@@ -13,10 +13,12 @@ from pyspark.sql.types import StructType
 
 from lonnymq import payload
 from lonnymq.message_options import OPTIONS
+from lonnymq.spark.connection import QueueAddress
 from lonnymq.spark.sink import json_values
 from lonnymq.spark.sink.json_values import json_texts
 from lonnymq.spark.sink.message_columns import ConsumerClaim, Contents, InvalidColumns
 from lonnymq.spark.sink.row_batch import RowRefused
+from lonnymq.spark.sink.staging import Stager
 
 pytestmark = pytest.mark.usefixtures("spark")  # Spark parses the DDL
 LIMIT = 1000
@@ -405,6 +407,43 @@ def test_the_last_claim_of_each_consumer() -> None:
         ConsumerClaim("b", 9, 2),
     }
     assert "claim" not in made.staged(batch, 0, LIMIT).schema.names
+
+
+CLAIMED = pa.struct([*CLAIMS, ("id", pa.int64())])
+CLAIMED_DDL = (
+    f"{PLAIN}, claim struct<consumer string, seq bigint, generation bigint, id bigint>, error string"
+)
+
+
+def claimed(errors: list[Any], ids: list[int | None], **columns: pa.Array) -> pa.RecordBatch:
+    claims = [id_ and {"consumer": "a", "seq": 1, "generation": 1, "id": id_} for id_ in ids]
+    return pa.record_batch(
+        messages(claim=pa.array(claims, CLAIMED), error=pa.array(errors, pa.string()), **columns)
+    )
+
+
+def test_rows_with_an_error_count_in_the_numbers_of_others() -> None:
+    made = contents(CLAIMED_DDL, completes=True)
+    batch = claimed(["no", None, "no", None], [1, 2, 3, 4], channel=pa.array(["a", "a", "a", ""]))
+    kept, positions, failed = made.failures(batch, 10)
+    assert ([one.id for one in failed], positions) == ([1, 3], [1, 3])
+    with pytest.raises(RowRefused, match="the channel is 0 bytes long: row 14 of its partition"):
+        made.staged(kept, 10, LIMIT, positions)
+
+
+def test_an_error_that_is_not_utf8_is_refused() -> None:
+    broken = pa.array([b"fine", b"\xff\xfe"]).view(pa.string())
+    batch = claimed([None, None], [1, 2]).set_column(3, "error", broken)
+    with pytest.raises(RowRefused, match=r"error is not UTF-8.*: row 2 of its partition"):
+        contents(CLAIMED_DDL, completes=True).failures(batch, 0)
+
+
+def test_a_row_with_an_error_and_no_claim_is_refused(options: dict[str, str]) -> None:
+    stager = Stager(QueueAddress.of(options), contents(CLAIMED_DDL, completes=True))
+    for batches in ([claimed(["no"], [None])], [claimed([None], [1]), claimed(["no"], [None])]):
+        refusal = stager.stage(iter(batches)).refusal
+        assert isinstance(refusal, RowRefused)
+        assert f"the claim is null: row {len(batches)} of its partition" in str(refusal)
 
 
 @pytest.mark.parametrize("claim", [None, {"consumer": "a", "seq": None, "generation": 1}])

@@ -143,6 +143,30 @@ def test_an_interval_after_a_restore(conn: psycopg.Connection) -> None:
     check(conn)
 
 
+@pytest.mark.parametrize("where", ["notice", "alarm"])
+def test_a_message_that_was_set_aside_is_placed_once_by_a_rescan(
+    conn: psycopg.Connection, where: str
+) -> None:
+    """A dequeue finds a message locked, takes it from ready, and announces it again. A restored dump may have it
+    like that, and so may a queue whose rescan is not finished."""
+    first, message = make(conn, "a", 2)
+    dispatch(conn)
+    conn.execute("UPDATE tick SET system_id = 1, started_at = 'epoch'")
+    conn.execute("DELETE FROM ready WHERE id = %s", (message,))
+    if where == "alarm":
+        conn.execute("INSERT INTO alarm (at, back) VALUES (clock_ms() + 300, (%s, 0)::stub)", (message,))
+    conn.execute("SELECT dispatch_recover()")
+    if where == "notice":
+        conn.execute("INSERT INTO notice (back) VALUES (ARRAY[(%s, 0)::stub])", (message,))
+    found: list[tuple[int]] = []
+    while message not in [id_ for (id_,) in found]:
+        dispatch(conn)
+        found = conn.execute("SELECT id FROM ready ORDER BY id").fetchall()
+    assert found == [(first,), (message,)]
+    assert conn.execute("SELECT COUNT(*) FROM alarm WHERE (back).id IS NOT NULL").fetchone() == (0,)
+    check(conn)
+
+
 # Another session takes the first entry that nobody has touched whenever the dispatcher has put some back.
 TAKEN_MEANWHILE = """
     ALTER FUNCTION ready_reclaim RENAME TO ready_reclaim_itself;

@@ -36,8 +36,8 @@ class Arguments:
         self._rest_kind = self._kinds.pop(self._rest or "", None)
 
     def of_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """By name; WrongArguments where the function would raise a TypeError. Those left out stay out: the
-        worker's defaults count.
+        """The arguments by name. Raises WrongArguments where the function would raise a TypeError. Arguments
+        that are left out stay out, so that the worker's defaults apply.
         """
         try:
             given = dict(self._signature.bind(*args, **kwargs).arguments)
@@ -51,7 +51,7 @@ class Arguments:
         return given
 
     def of_message(self, message: payload.Payloaded) -> dict[str, Any]:
-        """As the function wants them."""
+        """The arguments by name, as the function expects them."""
         given = message.payload
         if not isinstance(given, dict):
             raise BrokenContent(
@@ -78,7 +78,7 @@ class Arguments:
         return [(name, kind) for name, kind in kinds.items() if name in given]
 
     def _converted(self, name: str, value: Any, kind: Any) -> Any:
-        if type(value) is kind and kind in payload.PLAIN:  # most are what they should be
+        if type(value) is kind and kind in payload.PLAIN:  # most already have the right type
             return value
         try:
             return payload.convert(value, kind)

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from lonnymq.client.times import EPOCH, MILLISECOND
 
-TRIED_IN_ORDER = 3  # how many times to try one after the other before searching by bisection
+TRIED_IN_ORDER = 3  # how many of the times to read one by one before searching by bisection
 
 
 def zone_name(tz: tzinfo) -> str:

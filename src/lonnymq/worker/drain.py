@@ -32,7 +32,7 @@ class Drain:
         self._forced = asyncio.Event()
 
     def begin(self) -> float:
-        """Ask running handlers to stop when they can. Returns when their time began."""
+        """Ask running handlers to stop when they can. Returns when it first did so."""
         if self._began_at is None:
             self._began_at = monotonic()
             for leased in self._running:

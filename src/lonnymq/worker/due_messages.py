@@ -18,7 +18,7 @@ EXACT_BELOW = 10_000
 
 
 async def has_due_messages(queue: AsyncQueue, lanes: Collection[str] | None) -> bool:
-    """In channels that are not paused, and in these lanes, if they are given."""
+    """Whether messages are due in channels that are not paused; if lanes are given, only in these."""
     try:
         if lanes is not None and not await _is_any_lane_due(queue, lanes):
             return False

@@ -33,7 +33,7 @@ class InlineJobContext:
         """There is nothing to complete."""
 
     def progress(self, fraction: float, note: str | None) -> None:
-        """Nobody looks."""
+        """Nobody reads it."""
 
     async def save(self, state: bytes) -> bool:  # noqa: ARG002
         return True
@@ -107,7 +107,7 @@ class Inline:
 
 
 def _kept(message: NewMessage, message_id: int, value: Any) -> Any:
-    """The value that a call returned, as it is after it was kept."""
+    """The value that a call returned, encoded and decoded as a kept result is."""
     if not message.keep_result:
         raise ResultUnknown(f"the result of message {message_id} is not kept", "give the task keep_result=")
     return decode(*encode(value))

@@ -50,7 +50,9 @@ class Intake:
         return min(PREFETCH_MAX, self._finished, int(by_duration))
 
     def wanted(self, running: int, waiting: int) -> int:
-        """How many messages to lease now. It waits until many are wanted: a dequeue of few costs as much."""
+        """How many messages to lease now. 0 while all slots are taken and half of the prefetch waits, because
+        a small dequeue costs as much as a large one.
+        """
         prefetch = self.prefetch_count
         missing = self._concurrency + prefetch - running - waiting
         is_needed = running + waiting < self._concurrency or waiting < prefetch / 2

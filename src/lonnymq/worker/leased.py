@@ -21,8 +21,8 @@ class LeasedMessage:
     """Times are those of time.monotonic(), in seconds.
 
     Each field is written by one thread: by the worker's event loop, but `is_being_extended` and
-    `is_interrupt_requested` by the lease thread, and `is_completed_by_handler` by the handler's.
-    `lease_ends_at` is written by several, under a lock.
+    `is_interrupt_requested` by the lease thread, and `is_completed_by_handler` and `progress` by the
+    handler's. `lease_ends_at` is written by several, under a lock.
     """
 
     __slots__ = (

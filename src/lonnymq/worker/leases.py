@@ -81,7 +81,7 @@ class Leases:
         return answer.result is Result.EXTENDED
 
     def interrupt(self, leased: LeasedMessage, reason: StopReason) -> None:
-        """Interrupt the handler, unless the message is finished meanwhile."""
+        """Interrupt the handler, unless it has finished or completed the message meanwhile."""
         if leased in self._messages and not leased.is_completed_by_handler:
             leased.interrupt(reason)
 

@@ -1,4 +1,4 @@
-"""Notices that the worker's event loop is blocked, and logs by what while it is. Runs in the lease thread."""
+"""Notices when the worker's event loop is blocked, and logs what blocks it. Runs in the lease thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_EXTENDED = (
 
 
 class LoopWatch:
-    """Asks the loop for an answer, one question at a time, and reports one that is not answered.
+    """Asks the loop for an answer, one question at a time, and reports when none comes.
 
     `running` has the asyncio task of each handler, `queue` is the schema. `is_needed_for_leases` says that
     leases cannot be extended while the loop is blocked.
@@ -47,7 +47,7 @@ class LoopWatch:
         self.is_needed_for_leases = False
 
     def check(self, late_s: float) -> None:
-        """Call it every second or more often; `late_s` says how much too late this call is."""
+        """Call it every second or more often; `late_s` says how late this call is."""
         now = monotonic()
         if late_s > BLOCKED_S:
             log.warning(

@@ -9,7 +9,7 @@ from lonnymq.worker.cron_times import CronTimes, zone_named
 
 
 def next_times(schedule: Schedule, limit: int = 1) -> list[int]:
-    """The next times that are not decided yet, which are past if no worker runs. None if the schedule is
+    """The next times that are not decided yet, which are past if no worker runs. Empty if the schedule is
     paused, or its times or time zone are not known here.
     """
     zone = zone_named(schedule.time_zone)

@@ -26,7 +26,7 @@ log = logging.getLogger("lonnymq.worker")
 
 CHILD_VARIABLE = "LONNYMQ_WORKER_PROCESS"
 RESTART_DELAYS = Backoff(first=1, longest=30)
-STABLE_S = 10.0  # after so long, a child is able to run, and its failures are counted anew
+STABLE_S = 10.0  # a child that has run for this long can run: its failures are counted from 1 again
 FAILURE = 1
 NOT_RESTARTED = {2, 4}  # wrong usage, wrong schema: the next child would end in the same way
 POLL_S = 0.5
@@ -35,7 +35,7 @@ SIGNAL_BASE = 128
 
 
 def same_command() -> list[str]:
-    """The command line of this process, to run it once more."""
+    """The command line of this process, to run it again."""
     warnings = [f"-W{option}" for option in sys.warnoptions]
     return [sys.executable, *warnings, "-m", "lonnymq", *sys.argv[1:]]
 
@@ -134,7 +134,7 @@ class WorkerProcesses:
         return child
 
     async def _is_over(self, child: Process, code: int, failures: int) -> bool:
-        """Whether a child that has ended is not to be started again. If it is, waits until it is time."""
+        """Whether to give up a child that has ended. If not, waits until it is time to start it again."""
         cannot_start = code == FAILURE and time.monotonic() - self._started_at < STABLE_S
         if self._files is not None:
             log.error("%s; waiting for a change of the code", _ending(child, code))
@@ -149,7 +149,7 @@ class WorkerProcesses:
         return self._stopping.is_set()
 
     async def _pause(self, seconds: float | None) -> None:
-        """Wait for so long, or until a file changes or the children are to stop."""
+        """Wait for `seconds`, or until a file changes or the children are to stop."""
         waiters = [asyncio.ensure_future(event.wait()) for event in (self._stopping, self._changed)]
         await asyncio.wait(waiters, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for waiter in waiters:

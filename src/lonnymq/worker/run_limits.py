@@ -18,7 +18,7 @@ from lonnymq.worker.leased import LeasedMessage
 
 RELEASE_DELAYS = Backoff(first=0.1, longest=1)
 PAUSES = Backoff(first=0.02, longest=0.25)  # after leasing nothing that could start
-REMEMBERED = 10_000  # of how many messages to remember how often they were released
+REMEMBERED = 10_000  # for how many messages to count their releases
 SEARCH_BATCH = 20  # how many messages to lease at least after a pause: some of them may start
 
 
@@ -56,7 +56,7 @@ class RunLimits:
             self._running_tasks[leased.handler.name] -= 1
         if self._channel_slots is not None:
             self._running_channels[leased.message.channel] -= 1
-            if not self._running_channels[leased.message.channel]:  # there may be many channels in time
+            if not self._running_channels[leased.message.channel]:  # over time there may be many channels
                 del self._running_channels[leased.message.channel]
 
     def wake(self) -> None:

@@ -23,7 +23,7 @@ from lonnymq.worker.exceptions import JobStopped
 log = logging.getLogger("lonnymq.worker")
 
 THREAD_START_S = 0.001  # how long a handler usually takes to start a thread,
-THREAD_START_CHECKS = 100  # and how often to look whether it has
+THREAD_START_CHECKS = 100  # and how many times to check whether it has
 INTERRUPT_TIMEOUT_S = 1.0  # how long an interrupted handler may take to return before it counts as stuck
 
 
@@ -70,8 +70,8 @@ class ThreadCall:
                 _raise_in(threading.get_ident(), None)
 
     def is_starting_thread(self) -> bool:
-        """While a thread is started, CPython has it under its creator's number too, and would raise the
-        exception in the new thread.
+        """Whether the handler is just starting a thread. CPython then has that thread under its creator's
+        number, too, and would raise the exception in the new thread.
         """
         thread = self._thread
         frame = None if thread is None else sys._current_frames().get(thread)  # noqa: SLF001

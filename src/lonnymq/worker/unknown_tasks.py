@@ -1,4 +1,4 @@
-"""Messages that no handler here is for. They are rejected, so that a newer worker gets them.
+"""Messages for which this worker has no handler. They are rejected, so that a newer worker gets them.
 
 A message comes back after a quarter of a second, then more and more slowly: `message_reject_many` decides
 when, and when it becomes a dead letter. What is met here is logged once per task and minute, and reported to
@@ -25,11 +25,11 @@ log = logging.getLogger("lonnymq.worker")
 
 LOG_PERIOD_S = 60.0
 ALARM_PERIOD_S = 600.0  # between two errors about the same task that no worker knows
-FORGET_S = 300.0  # a task that was not met for so long is not reported any more
-MESSAGES_MAX = 10_000  # so many ids are remembered, to count each message once
-TASKS_MAX = 100  # so many tasks the database accepts in a report
+FORGET_S = 300.0  # a task that was not met for this long is no longer reported
+MESSAGES_MAX = 10_000  # how many ids to remember, to count each message once
+TASKS_MAX = 100  # how many tasks the database accepts in a report
 NAME_MAX_BYTES = 255
-NO_TASK = ""  # how messages without a task are called in reports
+NO_TASK = ""  # what reports call messages without a task
 
 
 class UnknownTask(LonnyMQError):
@@ -71,7 +71,7 @@ class UnknownHandler:
 
 @dataclass
 class _Met:
-    """How many messages of a task were met, since when, and how many were released since the last log line.
+    """How many messages of a task were met, since when, and how many were rejected since the last log line.
     Times are those of time.monotonic().
     """
 
@@ -84,7 +84,7 @@ class _Met:
 
 
 class UnknownTasks:
-    """`known` are the names of the tasks here. After `timeout_s`, a message that nobody knows is dead."""
+    """`known` are the names of the tasks here. After `timeout_s`, a message that nobody handled is dead."""
 
     def __init__(self, known: Collection[str], timeout_s: float | None) -> None:
         self._known = known
@@ -118,7 +118,7 @@ class UnknownTasks:
         return duration((self._timeout_s or 0) * 1000)
 
     def log(self) -> None:
-        """Log what was released, once per task and minute."""
+        """Log what was rejected, once per task and minute."""
         now = time.monotonic()
         for task, met in self._met.items():
             if met.released and met.log_at <= now:

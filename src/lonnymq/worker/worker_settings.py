@@ -26,7 +26,7 @@ PORT_MAX = 65_535
 
 
 def consumer_name(name: object) -> str:
-    """The name of a worker, checked: each of its dequeues would be refused."""
+    """The name of a worker. Checked here, because the queue would refuse each of its dequeues."""
     if not name:
         return f"{socket.gethostname()}:{os.getpid()}"
     if not isinstance(name, str) or "\0" in name or len(name.encode(errors="replace")) > NAME_MAX_BYTES:

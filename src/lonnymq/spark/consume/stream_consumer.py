@@ -26,7 +26,6 @@ from lonnymq.commands import (
 )
 from lonnymq.errors import (
     ClaimantTaken,
-    LonnyMQError,
     PositionUnknown,
 )
 from lonnymq.spark.connection import QueueAddress, QueueConnection
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
 HEARTBEATS_PER_LEASE = 3
 LOOK_S = 0.5
 """How often the heartbeat looks whether a batch is committed, or repeats a call that failed."""
-"""A dispatch places a thousand new messages. If producers create more than that meanwhile, there is enough to
-claim.
-"""
 EMPTY_CLAIM_TIMEOUT_S = 10
 """How long to retry a claim that found nothing while other sessions had messages locked."""
 EMPTY_CLAIM_PAUSE_S = 0.1
@@ -95,8 +91,8 @@ class StreamConsumer:
         self._connection = QueueConnection(address)
 
     def open(self) -> None:
-        """Take over the name: from now on, other streams under it are refused. Not if the pattern of channels
-        is not valid: then the stream that runs goes on.
+        """Take over the name: from now on, other streams under it are refused. A pattern of channels that is
+        not valid is refused first, so that the stream that runs goes on.
         """
         if self.chosen.pattern is not None:
             retry_transient(lambda: self._connection.read(self.chosen.check))
@@ -165,7 +161,7 @@ class StreamConsumer:
 
     def has_claimed(self, seq: int) -> bool:
         """Whether there is a claim after this one: an earlier driver has made it, or it has the messages that
-        were too large for this one.
+        did not fit into this one.
         """
         if self._last > seq or self.max_bytes is None:
             return self._last > seq
@@ -231,7 +227,7 @@ class Heartbeat(threading.Thread):
         self._commits = commits
         self._completed = 0
         self._connection = QueueConnection(consumer.address)
-        self._error: LonnyMQError | None = None
+        self._error: Exception | None = None
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -239,7 +235,7 @@ class Heartbeat(threading.Thread):
             self._extend_until_stopped()
         except ClaimantTaken:
             self._error = _name_taken(self._consumer.name)
-        except LonnyMQError as error:
+        except Exception as error:  # noqa: BLE001 - check() raises it: otherwise the leases would run out
             self._error = error
         finally:
             self._connection.close()

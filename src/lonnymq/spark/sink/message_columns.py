@@ -6,7 +6,7 @@ the queue would refuse, because here the error can name the row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -71,7 +71,7 @@ class FailedMessage(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """Which column has what. Pickled to executors."""
+    """Which column has what. It is pickled and sent to executors."""
 
     places: Mapping[str, int]
     channel: str | None
@@ -97,11 +97,17 @@ class Contents:
         is_nested = isinstance(fields["content"], NESTED)
         return cls(places, channel, content_type or (JSON if is_nested else None))
 
-    def staged(self, rows: pa.RecordBatch, first: int, content_max_bytes: int) -> pa.RecordBatch:
+    def staged(
+        self,
+        rows: pa.RecordBatch,
+        first: int,
+        content_max_bytes: int,
+        positions: Sequence[int] | None = None,
+    ) -> pa.RecordBatch:
         """Turn rows into the columns of messages. Columns without values are left out. Errors name rows by
-        their numbers, which begin with `first`.
+        their numbers, which begin with `first`; `positions`, from `failures`, say which rows are left.
         """
-        given = Rows(rows, self.places, first)
+        given = Rows(rows, self.places, first, positions)
         for name in self.places:
             check_texts(given, name)
         columns = {
@@ -115,7 +121,7 @@ class Contents:
         return pa.record_batch({name: column for name, column in columns.items() if column is not None})
 
     def claims(self, rows: pa.RecordBatch, first: int) -> set[ConsumerClaim]:
-        """The last claim of each consumer among the rows."""
+        """The last claim of each consumer and generation among the rows."""
         given = Rows(rows, self.places, first)
         column = given.column("claim")
         if column is None:
@@ -126,19 +132,29 @@ class Contents:
         last = pa.table(fields).group_by(["consumer", "generation"]).aggregate([("seq", "max")]).to_pylist()
         return {ConsumerClaim(row["consumer"], row["generation"], row["seq_max"]) for row in last}
 
-    def failures(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[FailedMessage]]:
-        """The rows without an error, and the messages of the others."""
+    def failures(
+        self, rows: pa.RecordBatch, first: int
+    ) -> tuple[pa.RecordBatch, Sequence[int] | None, list[FailedMessage]]:
+        """The rows without an error, their positions if others are left out, and the messages of the others.
+        `claims` has checked that every row has a claim.
+        """
         place = self.places.get("error")
         if place is None or rows.column(place).null_count == len(rows):
-            return rows, []
+            return rows, None, []
+        check_texts(Rows(rows, self.places, first), "error")
         errors = rows.column(place)
         failed = rows.filter(errors.is_valid())
         claims = failed.column(self.places["claim"]).to_pylist()
         texts = failed.column(place).to_pylist()
-        return rows.filter(errors.is_null()), [
-            FailedMessage(claim["consumer"], claim["generation"], claim["id"], text.replace("\0", ""))
-            for claim, text in zip(claims, texts, strict=True)
-        ]
+        kept = errors.is_null()
+        return (
+            rows.filter(kept),
+            pc.indices_nonzero(kept).to_pylist(),
+            [
+                FailedMessage(claim["consumer"], claim["generation"], claim["id"], text.replace("\0", ""))
+                for claim, text in zip(claims, texts, strict=True)
+            ],
+        )
 
 
 def _places(schema: types.StructType) -> dict[str, int]:
@@ -210,7 +226,7 @@ def _channels(given: Rows, option: str | None) -> pa.Array:
 
 
 def _option(given: Rows, name: str) -> pa.Array | None:
-    """The column of an option, checked as message_check would; None if the DataFrame has none."""
+    """The column of an option, checked as message_check would; None if there is no such column."""
     values, option = given.column(name), OPTIONS[name]
     if values is None:
         return None
@@ -228,7 +244,7 @@ def _option(given: Rows, name: str) -> pa.Array | None:
 
 
 def _unique_fors(given: Rows) -> pa.Array | None:
-    """How long keys are held after their messages have finished, in milliseconds. Windows need keys."""
+    """How long keys are held after their messages have finished, in milliseconds. Each needs a key."""
     keys, option = given.column("dedupe_key"), OPTIONS["unique_for"]
     for name in ("unique_while", "unique_for"):
         values = given.column(name)

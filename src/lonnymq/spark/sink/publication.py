@@ -44,7 +44,7 @@ def publication(
 
     def read(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with address.connect() as connection:
-            # Without batches and for a version that is in the ledger, this call only reads.
+            # Without batches, and for a version that is in the ledger, this call changes nothing.
             found = run(connection, address.schema, StagingPublishOnce(app, version, [], job=job))
         answer = Publication(found.created, found.duplicates, found.refused, found.job != job)
         yield pa.RecordBatch.from_pylist([asdict(answer)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import pyarrow as pa
@@ -20,12 +20,21 @@ class RowRefused(InvalidArgument):
 
 
 class Rows:
-    """`places` has the index of each column by the queue's name; `first` is the number of the first row."""
+    """`places` has the index of each column by the queue's name; `first` is the number of the first row.
+    `positions`: the rows that are left of a batch, by their positions in it; all unless given.
+    """
 
-    def __init__(self, batch: pa.RecordBatch, places: Mapping[str, int], first: int) -> None:
+    def __init__(
+        self,
+        batch: pa.RecordBatch,
+        places: Mapping[str, int],
+        first: int,
+        positions: Sequence[int] | None = None,
+    ) -> None:
         self._batch = batch
         self._places = places
         self._first = first
+        self._positions = range(len(batch)) if positions is None else positions
 
     def __len__(self) -> int:
         return len(self._batch)
@@ -49,7 +58,8 @@ class Rows:
             for name, place in self._places.items()
             if name not in NOT_SHOWN
         ]
-        where = ", ".join([f"row {self._first + at + 1} of its partition", *shown])
+        number = self._first + self._positions[at] + 1
+        where = ", ".join([f"row {number} of its partition", *shown])
         raise RowRefused(f"{why}: {where}", hint)
 
 

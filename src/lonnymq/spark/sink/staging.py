@@ -67,8 +67,9 @@ class Stager:
         batch = uuid4()
         with self.address.connect() as connection:
             limit = run(connection, self.address.schema, QueueGet()).content_max_bytes
-            kept, failed = self.contents.failures(first)
-            staged = self.contents.staged(kept, 0, limit)
+            claims = self.contents.claims(first, 0)
+            kept, positions, failed = self.contents.failures(first, 0)
+            staged = self.contents.staged(kept, 0, limit, positions)
             schema = as_chunk(staged, batch, 0).schema
             encoder = ArrowToPostgresBinaryEncoder(schema)
             try:
@@ -76,21 +77,22 @@ class Stager:
                     copy.write(encoder.write_header())
                     for chunk in chunks(staged, batch, 0):
                         copy.write(encoder.write_batch(chunk))
-                    claims = self.contents.claims(first, 0)
-                    number = len(kept)
+                    read, written = len(first), len(kept)
                     for rows in others:
-                        claims |= self.contents.claims(rows, number)
-                        kept, more = self.contents.failures(rows)
+                        claims |= self.contents.claims(rows, read)
+                        kept, positions, more = self.contents.failures(rows, read)
                         failed += more
-                        for chunk in chunks(self.contents.staged(kept, number, limit), batch, number):
+                        staged = self.contents.staged(kept, read, limit, positions)
+                        for chunk in chunks(staged, batch, read):
                             copy.write(encoder.write_batch(chunk))
-                        number += len(kept)
+                        read += len(rows)
+                        written += len(kept)
                     copy.write(encoder.finish())
             except psycopg.DataError as error:
                 raise RowRefused(error.diag.message_primary or "PostgreSQL refused a row") from error
             except psycopg.Error as error:
                 self.address.refuse(error, STAGING_CHUNK)
-        return Staged(query, batch, number, frozenset(claims), tuple(failed))
+        return Staged(query, batch, written, frozenset(claims), tuple(failed))
 
     def _copy_statement(self, columns: Sequence[str]) -> sql.Composed:
         return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(

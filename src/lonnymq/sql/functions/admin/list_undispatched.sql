@@ -2,7 +2,7 @@
 -- dispatched yet (up to p_limit of all channels); messages that became due since the last dispatch and are still in
 -- scheduled; and entries of ready below the floor, which an open dequeue holds. Of the given channels; NULL: of all.
 -- p_now: the caller's reading of the clock, so that it lists no message of scheduled twice. p_due_limit: read at most
--- so many messages of each channel that became due; NULL: all.
+-- this many messages of each channel that became due; NULL: all.
 CREATE OR REPLACE FUNCTION list_undispatched (
     p_channels TEXT[], p_limit INT, p_now BIGINT, p_due_limit INT DEFAULT NULL)
 RETURNS SETOF entry LANGUAGE plpgsql STABLE AS $$

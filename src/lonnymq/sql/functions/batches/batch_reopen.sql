@@ -1,5 +1,5 @@
 -- Part of dead_retry: dead messages of these batches, one element each, are alive again. A batch that was finished is
--- not any more. Locks the counts of the batches, the one with the highest id first.
+-- unfinished again. Locks the counts of the batches, the one with the highest id first.
 CREATE OR REPLACE FUNCTION batch_reopen (p_batch_ids BIGINT[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

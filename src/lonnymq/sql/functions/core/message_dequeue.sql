@@ -8,7 +8,7 @@
 -- before you dequeue again, and not before that time. It is set in the last row when there is nothing more at the
 -- moment, and in every row when nobody has dispatched for a while (20 ms or more; less for larger batches).
 -- stalled_consumer: if the last failed attempt ended because its lease ran out, the consumer that had the message last.
--- waited_ms: how long it has been due, since it was created and since the last dequeue of it.
+-- waited_ms: the time since the message was due, created or last dequeued, whichever was latest.
 CREATE OR REPLACE FUNCTION message_dequeue (
     p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL,
     p_async_commit BOOLEAN DEFAULT FALSE, p_channels TEXT[] DEFAULT NULL
@@ -49,7 +49,7 @@ BEGIN
     IF v_now NOT BETWEEN q.at - 1000 AND q.at + 2000 * (1 + 2 * (random() > 0.1)::INT) / (100 + p_limit) THEN
         again_at := v_now;
     END IF;
-    -- Usually one round; more if taken messages are void or locked; none while the queue is paused or was changed.
+    -- Usually one round; more if taken messages are void or locked; none if the queue is paused or its policy changed.
     FOR i IN 1 .. CASE WHEN q.paused OR '' = ANY (q.changed) THEN 0 ELSE 20 END LOOP
         IF p_lanes IS NULL AND p_channels IS NULL AND cardinality(q.lanes) = 1 THEN
             v_got := ready_take(q.lanes[1], q.changed, p_limit - v_count);

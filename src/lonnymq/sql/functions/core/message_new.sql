@@ -1,4 +1,4 @@
--- The row of a new message: what its options leave open gets the usual value. p_now is the time of the transaction, and
+-- The row of a new message: options that are not given get their defaults. p_now is the time of the transaction, and
 -- p_clock the time that a delay counts from. This is one SELECT, which PostgreSQL plans into the INSERT that calls it.
 CREATE OR REPLACE FUNCTION message_new (
     p new_message, p_id BIGINT, p_xid XID8, p_now BIGINT, p_clock BIGINT, p_is_counted BOOLEAN)

@@ -1,6 +1,6 @@
 -- Return messages that the caller has leased and cannot handle, for example because it does not know their task, for
 -- another consumer. That uses up no attempt. A message waits for 0.25 seconds or for a quarter of the time since it was
--- first rejected, whichever is longer, up to a minute; a random quarter is added or subtracted. If it was first
+-- first rejected, whichever is longer, up to a minute; this varies at random by up to a quarter. If it was first
 -- rejected more than p_timeout_ms ago, it becomes a dead letter with its element of p_errors; with 0 at once, with NULL
 -- never. An attempt that fails starts that time anew.
 -- p_tokens has one token per message, or one token for all of them. Locks the messages in the order of their ids.

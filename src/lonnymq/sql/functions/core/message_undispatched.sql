@@ -1,6 +1,6 @@
 -- Up to p_limit messages (NULL: all) that the dispatcher has not placed yet: their notices are unread, or read in part,
--- or the walk after a rebuild has not reached them. By one snapshot, so none of them is in another place as well. Locks
--- nothing.
+-- or the rescan after a restore or rebuild has not reached them. By one snapshot, so none of them is in another place
+-- as well, except for messages that a rescan has not reached. Locks nothing.
 CREATE OR REPLACE FUNCTION message_undispatched (p_limit INT)
 RETURNS SETOF message LANGUAGE sql STABLE AS $$
     WITH t AS MATERIALIZED (SELECT * FROM tick ORDER BY id DESC LIMIT 1),

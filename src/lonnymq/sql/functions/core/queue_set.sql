@@ -84,7 +84,7 @@ BEGIN
         PERFORM sleep_copy_settings();
     END IF;
     IF p_history AND history_prepare(clock_ms()) > 0 THEN
-        PERFORM lock_guard();               -- who reads the history waits for this
+        PERFORM lock_guard();               -- readers of the history wait for this
     END IF;
     PERFORM policy_log_write('');
     v_is_default := num_nonnulls(p_channel_max_concurrency, p_channel_release_interval_us, p_channel_burst) > 0;

@@ -1,5 +1,5 @@
--- Whether a dequeue took messages of a channel with a limit. A crash must not undo such a dequeue, because other
--- messages of the channel could then run beside them.
+-- Whether a dequeue took messages of a channel with a limit. A crash must not undo such a dequeue: more messages of the
+-- channel would then be served while these still run.
 CREATE OR REPLACE FUNCTION ready_is_limited (p_taken ready[])
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN

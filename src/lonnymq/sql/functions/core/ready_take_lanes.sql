@@ -1,5 +1,5 @@
 -- Part of a dequeue from several lanes: take an equal part from each, in random order; if one lane has less than its
--- part, the others fill up. p_names, p_channels: which lanes and channels; NULL: all.
+-- part, the others make up for it. p_names, p_channels: which lanes and channels; NULL: all.
 CREATE OR REPLACE FUNCTION ready_take_lanes (p_lanes lane_state[], p_names TEXT[], p_changed TEXT[], p_limit INT,
     p_channels TEXT[])
 RETURNS ready[] LANGUAGE plpgsql AS $$

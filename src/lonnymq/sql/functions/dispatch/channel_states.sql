@@ -1,12 +1,12 @@
--- The states of the channels for which messages are to be placed in a lane: has it a line, what is its next tag, how
--- many messages may it release. If a message belongs before an entry of its channel that is already in ready, because
--- it is urgent or was committed late, the entries behind it are first moved back into the line.
+-- The states of the channels for which messages are to be placed in a lane: whether the channel has a line, its next
+-- tag, and how many messages it may release. If a message belongs before an entry of its channel that is already in
+-- ready, because it is urgent or was committed late, the entries behind it are first moved back into the line.
 CREATE OR REPLACE FUNCTION channel_states (
     l lane_state, p_entries entry[], p_has_policies BOOLEAN, p_now BIGINT)
 RETURNS channel_state[] LANGUAGE plpgsql AS $$
 DECLARE
     v_channels channel_state[];
-    v_marks entry[];                        -- what has entries behind it in ready
+    v_marks entry[];                        -- messages that have entries behind them in ready
 BEGIN
     SELECT array_agg(ROW(k.channel, b.turn IS NOT NULL, c.tag IS NOT NULL, NULL, x.step,
             -- A channel that was empty joins one step after virtual time. So does one whose last entry is taken by an
@@ -19,7 +19,7 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT weight_step((
             SELECT c.weight FROM channel c WHERE p_has_policies AND c.name = k.channel)) AS step) x
-    LEFT JOIN LATERAL (                     -- behind the head of its line means behind ready
+    LEFT JOIN LATERAL (                     -- a message behind the head of its line is behind ready
         SELECT b.turn, (k.rank, k.at, k.id) >= (s.lo_rank, s.lo_at, s.lo_id) AS is_behind
         FROM backlog_live(k.channel, l.name) b
         CROSS JOIN LATERAL (SELECT (b.ranges[1]).*) s WHERE b.ranges <> '{}') b ON TRUE

@@ -43,7 +43,7 @@ BEGIN
     END IF;
     v_mode := set_config('synchronous_commit', 'off', TRUE); -- what depends on it commits later
     SELECT * INTO n FROM tick ORDER BY id DESC LIMIT 1; -- again, now with the lock
-    -- Nothing of channels whose policy has changed since the last dispatch.
+    -- Leave out channels whose policy has changed since the last dispatch.
     IF EXISTS (SELECT FROM policy_change c WHERE c.xid >= n.policy_xid) THEN
         v_channels := ARRAY(
             SELECT unnest(v_channels) EXCEPT SELECT c.channel FROM policy_change c WHERE c.xid >= n.policy_xid);

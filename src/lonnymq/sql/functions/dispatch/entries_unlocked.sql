@@ -1,5 +1,5 @@
--- Of messages that a dequeue found locked by an open cancel: return those that are no longer locked. The others get an
--- alarm, one second later or more if they are many.
+-- Messages that a dequeue set aside, for example because an open cancel had locked them: returns those that are not
+-- locked now. The others get an alarm one second later, or later still if there are many.
 CREATE OR REPLACE FUNCTION entries_unlocked (p_stubs stub[], p_now BIGINT)
 RETURNS entry[] LANGUAGE plpgsql AS $$
 DECLARE

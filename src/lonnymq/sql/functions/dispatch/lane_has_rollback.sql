@@ -1,6 +1,6 @@
 -- Whether one of the first 100 entries of a lane was taken by a dequeue that was rolled back. Consumers skip such an
 -- entry, because messages that came later may belong before it; the dispatcher moves it back into its line. Also TRUE
--- if all 100 are locked: there may be one behind them.
+-- if all 100 are locked and stuck_at is not set yet: there may be one behind them.
 CREATE OR REPLACE FUNCTION lane_has_rollback (l lane_state)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,6 +1,6 @@
 -- Whether leases_sweep has anything to do: a lease ran out; or swept_at is p_behind_ms behind while leases are still
--- running, and moving it forward keeps the index range short that every call reads. Costs nothing once the last known
--- lease has ended.
+-- running. Moving it forward keeps the index range short that every call reads. Costs nothing once the last known lease
+-- has ended.
 CREATE OR REPLACE FUNCTION lease_is_due (p_tick tick, p_now BIGINT, p_behind_ms BIGINT)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN

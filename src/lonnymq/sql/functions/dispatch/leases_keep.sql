@@ -1,6 +1,7 @@
--- Part of leases_sweep: update the leases that ran out. A lease of which no message is left is deleted. The others keep
--- the messages that somebody else has locked, for one more second, and those that were too much for this call (p_left),
--- for the next one. Returns up to where no lease is left that ran out, and the latest end of those that were kept.
+-- Part of leases_sweep: update the leases that ran out. A lease that has no message left is deleted. The others keep
+-- the messages that somebody else has locked, for one more second, and those that did not fit into this call (p_left),
+-- for the next one. Returns the time up to which no expired lease is left (NULL: none is left at all), and the latest
+-- end of those that were kept.
 CREATE OR REPLACE FUNCTION leases_keep (
     p_leases lease[], p_left BIGINT[], p_now BIGINT, OUT swept_at BIGINT, OUT kept_to BIGINT)
 LANGUAGE plpgsql AS $$

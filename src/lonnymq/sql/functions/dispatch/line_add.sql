@@ -1,4 +1,4 @@
--- Add messages to the lines of a lane. A line that was empty starts with the lowest tag of its messages. Another one
+-- Add messages to the lines of a lane. A line that was empty starts with the lowest tag of its messages. Any other line
 -- keeps its tag, unless the messages come back from ready (p_is_back) with a lower one. All these lines are open
 -- afterwards; lane_refill closes those whose channel may not release.
 CREATE OR REPLACE FUNCTION line_add (p_lane TEXT, p_new ready[], p_is_back BOOLEAN)

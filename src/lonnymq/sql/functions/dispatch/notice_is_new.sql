@@ -1,5 +1,5 @@
--- Whether another transaction has appended a notice since the tick. Costs one index probe, because it ignores the
--- transactions that were open at the tick.
+-- Whether another transaction has appended a notice since the tick. Ignores the transactions that were open at the
+-- tick, and so costs only one index probe.
 CREATE OR REPLACE FUNCTION notice_is_new (p_tick tick)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- What a channel has in ready, also if an open dequeue has locked it.
+-- The entries that a channel has in ready, including those that an open dequeue has locked.
 CREATE OR REPLACE FUNCTION ready_stubs (p_channel TEXT, p_lanes lane_state[])
 RETURNS stub[] LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,7 +1,7 @@
 -- After messages were put into ready directly: remember the next tag of their channels if p_is_kept, which means that
 -- other channels have lines or that messages cost more than 1. A message that comes soon then gets the tag that a line
--- would have given it. An older remembered tag is used up and deleted. If it was far ahead of virtual time the channel
--- is remembered in any case, because the message that was placed may be cancelled.
+-- would have given it. An older remembered tag is used up and deleted. If that tag was far ahead of virtual time, the
+-- next tag is remembered in any case, because the message that was placed may be cancelled.
 CREATE OR REPLACE FUNCTION recent_tag_write (l lane_state, p_channels channel_state[], p_is_kept BOOLEAN)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,6 +1,6 @@
 -- Messages of limited channels, or any messages if the queue has a limit, were put into ready: add their slots. If a
--- list has grown long, its free slots are removed first. If a list is full now, it gets an alarm one second later. A
--- channel that has no list yet inherits its limits, and had nothing in ready and no leases.
+-- list has grown long, its free slots are removed first. If a list is full now, or its channel has a rate, it gets an
+-- alarm one second later. A channel that has no list yet inherits its limits, and had nothing in ready and no leases.
 CREATE OR REPLACE FUNCTION slots_add (p_put ready[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
@@ -17,8 +17,8 @@ BEGIN
             SELECT y.is_long, CASE WHEN y.is_long THEN stubs_alive(last.busy) ELSE last.busy END AS busy
             FROM (SELECT cardinality(last.busy) > 2 * last.pruned_to + 8 AS is_long) y OFFSET 0) y
         CROSS JOIN LATERAL (
-            -- With a rate, messages are out. If their lane has no consumer, the others wait for them: see
-            -- lanes_free_slots.
+            -- With a rate, entries are out. If their lane has no consumer, the channel's other messages wait for them:
+            -- see lanes_free_slots.
             SELECT (COALESCE(COALESCE(cardinality(y.busy), 0) + cardinality(new.stubs) >= p.max_concurrency, FALSE)
                     OR p.interval_us IS NOT NULL)
                 AND COALESCE(last.alarm_at <= p_now OR last.alarm_at > p_now + 1000, TRUE) AS is_alarm) x

@@ -1,9 +1,9 @@
--- Part of slots_prune: look which of the entries that are out, of a channel with a rate, are still in ready. An entry
--- that is not there was either taken, and a later dispatch reads the notice of that, or cancelled. It is marked, by
--- generation -1, and removed by the next dispatch that has read all notices (not p_is_behind): if it was taken, its
--- notice is then read, and slots_take_out has removed it or another one. So until then a token is kept for it.
--- Returns what is still out, and whether the next dispatch should come at once: if a message is gone, there may be no
--- other reason for one.
+-- Part of slots_prune: find out which of the entries that are out, of a channel with a rate, are still in ready. An
+-- entry that is not there was either taken, and a later dispatch reads the notice of that, or cancelled. It is marked,
+-- by generation -1, and removed by the next dispatch that has read all notices (not p_is_behind): if it was taken, its
+-- notice is then read, and slots_take_out has removed it or another one. So until then a token is kept for it. Returns
+-- what is still out, and whether the next dispatch should come at once: if a message is gone, there may be no other
+-- reason for one.
 CREATE OR REPLACE FUNCTION slots_check_out (
     p_channel TEXT, p_out stub[], p_lanes lane_state[], p_is_behind BOOLEAN, OUT still stub[], OUT is_urgent BOOLEAN)
 LANGUAGE plpgsql STABLE AS $$

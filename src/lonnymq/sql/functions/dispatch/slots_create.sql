@@ -1,8 +1,8 @@
 -- Write new lists of slots for channels that have a limit ('': the queue): everything that is in ready or leased, in
--- one snapshot. If a channel has a rate, an entry that is still in ready is taken by an open dequeue, and counts as
--- out; so does one that was out and whose notice is not read yet. With the same interval as before, the bucket stays as
--- it is. Otherwise as many tokens are missing now as before, parts of a token included, at most the burst. If the
--- channel sets the rate itself, at least one is missing since the last release that is known.
+-- one snapshot. If a channel has a rate, an entry that is still in ready has been taken by an open dequeue, so it
+-- counts as out; so does one that was out and whose notice is not read yet. With the same interval as before, the
+-- bucket stays as it is. Otherwise as many tokens are missing now as before, parts of a token included, at most the
+-- burst. If the channel sets the rate itself, at least one is missing since the last release that is known.
 CREATE OR REPLACE FUNCTION slots_create (p_channels TEXT[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- for arrays and CTEs
 BEGIN

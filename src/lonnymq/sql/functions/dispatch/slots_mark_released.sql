@@ -1,6 +1,6 @@
--- Dequeues took messages of channels with a rate: each takes a token at that time. Notices may come in another order
--- than that of their times; then the bucket is emptier than it could be, never fuller. It never misses more than its
--- burst, though messages that were taken before the rate was set had no token. Returns the channels.
+-- Dequeues took messages of channels with a rate: each message takes a token at the time of its dequeue. If notices
+-- come out of order, the bucket is emptier than it could be, never fuller. It never lacks more tokens than its burst,
+-- even if messages were taken before the rate was set and had no token. Returns the channels.
 CREATE OR REPLACE FUNCTION slots_mark_released (p_notices notice[], p_lanes lane_state[], p_now BIGINT)
 RETURNS TEXT[] LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- for arrays and CTEs
 DECLARE

@@ -1,8 +1,8 @@
 -- Remove free slots from the lists of these channels ('': the queue). A slot is free once no message has its id and
 -- generation. Slots are looked up if the list has grown long; if it is full, once per second; and if p_is_hinted, which
 -- means that a notice reported a free slot. A list that stays full gets an alarm: after a second, or, where every call
--- that frees a slot appends a notice, after as long as nothing has changed. The list of a channel that inherits its
--- limits is deleted when it is empty and the channel's bucket, if it has one, is full.
+-- that frees a slot appends a notice, after as long again as it has not changed. The list of a channel that inherits
+-- its limits is deleted when it is empty and the channel's bucket, if it has one, is full.
 CREATE OR REPLACE FUNCTION slots_prune (p_channels TEXT[], p_is_hinted BOOLEAN, p_is_behind BOOLEAN, p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Of these stubs, those whose message exists with this generation, by id. Such a message is in some place or leased; of
--- the others the message has ended or come back.
+-- Those of the stubs whose message exists with this generation, ordered by id. Such a message is in some place or
+-- leased; the messages of the other stubs have finished or come back.
 CREATE OR REPLACE FUNCTION stubs_alive (p_stubs stub[])
 RETURNS stub[] LANGUAGE plpgsql STABLE AS $$
 BEGIN

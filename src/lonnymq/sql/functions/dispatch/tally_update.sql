@@ -1,5 +1,5 @@
--- Add what was served since p_from to tally, about 4,000 shares per call, and delete it from served_by. Skipped if a
--- row of these is locked by channel_delete. Returns up to which row of served_by it is done.
+-- Add what was served since p_from to tally, about 4,000 shares per call, and delete it from served_by. Does nothing if
+-- channel_delete has locked one of these rows. Returns the id up to which served_by has been added.
 CREATE OR REPLACE FUNCTION tally_update (p_from BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE

@@ -5,7 +5,7 @@ RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     v_snapshot PG_SNAPSHOT;
 BEGIN
-    -- In one statement: the notices of what commits later count the rest.
+    -- In one statement, because the notices of transactions that commit later count the rest.
     SELECT pg_current_snapshot(), (SELECT COUNT(*) FROM message) - (SELECT COUNT(*) FROM message_leases(NULL))
     INTO v_snapshot, t.waiting;
     t.at := p_now;

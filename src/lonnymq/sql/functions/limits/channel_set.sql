@@ -5,8 +5,8 @@
 CREATE OR REPLACE FUNCTION channel_set (
     p_channel TEXT,
     p_max_concurrency INT DEFAULT NULL,
-    p_release_interval_us BIGINT DEFAULT NULL,  -- the rate: one message per so many microseconds,
-    p_burst INT DEFAULT NULL,                   -- and up to so many at once after a pause
+    p_release_interval_us BIGINT DEFAULT NULL,  -- the rate: one message per this many microseconds,
+    p_burst INT DEFAULT NULL,                   -- and up to this many at once after a pause
     p_paused BOOLEAN DEFAULT NULL,
     p_max_size INT DEFAULT NULL,
     p_weight NUMERIC DEFAULT NULL,              -- its share: a channel with weight 2 gets twice as much as one with 1

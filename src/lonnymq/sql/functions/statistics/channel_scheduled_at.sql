@@ -1,4 +1,4 @@
--- When the next message of a channel becomes due that has no due messages; NULL: it has no scheduled ones either.
+-- When the next message becomes due of a channel without due messages; NULL: it has no scheduled ones either.
 CREATE OR REPLACE FUNCTION channel_scheduled_at (p_channel TEXT, p_tick tick)
 RETURNS BIGINT LANGUAGE plpgsql STABLE AS $$
 BEGIN

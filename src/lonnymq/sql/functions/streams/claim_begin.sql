@@ -14,7 +14,7 @@ DECLARE
     c claimant := claim_check(p_claimant, p_generation, TRUE);
     v_ids BIGINT[];                         -- what was begun and not completed
     v_tokens UUID[];
-    v_seq BIGINT;                           -- the first claim of it
+    v_seq BIGINT;                           -- the first of these claims
     v_size INT;                             -- of the new claims
 BEGIN
     IF p_upto IS NULL OR p_upto NOT BETWEEN 0 AND c.last_seq THEN

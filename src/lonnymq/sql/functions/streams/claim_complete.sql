@@ -2,7 +2,8 @@
 -- how many are lost: their leases ran out, and others have them or had them. With p_whole the call is refused if any is
 -- lost: call it so in the transaction that stores the result of the work, and each message counts exactly once.
 -- p_failed_ids are messages of these claims whose attempt failed, with p_errors: they are not completed, but come back
--- after a second, and after twice as long each time, up to ten minutes; after the last attempt they are dead.
+-- after up to a second, and after up to twice as long each time, at most ten minutes; after the last attempt they are
+-- dead.
 CREATE OR REPLACE FUNCTION claim_complete (
     p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_whole BOOLEAN DEFAULT FALSE,
     p_failed_ids BIGINT[] DEFAULT NULL, p_errors TEXT[] DEFAULT NULL)

@@ -1,7 +1,7 @@
 -- Whether a dequeue may find something, as of the last dispatch: entries of ready up to their lane's horizon, or
 -- backlogs that may release messages; in p_lanes, or in all lanes. With p_channels, entries and backlogs of these
--- channels, whatever the horizon. With p_before, only messages that were due at that
--- time count; in a backlog, of any priority. Locks nothing.
+-- channels, whatever the horizon. With p_before, only messages that were due at that time count; in a backlog, those of
+-- any priority. Locks nothing.
 CREATE OR REPLACE FUNCTION claim_is_due (p_before BIGINT, p_lanes TEXT[], p_channels TEXT[])
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 DECLARE

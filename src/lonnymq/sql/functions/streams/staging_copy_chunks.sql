@@ -52,7 +52,7 @@ BEGIN
                     WHERE x.ctid = $1 AND message_check(m.message, $2, concat('' (the row with ord '', m.ord, '')''))',
                     staging_rows_query()) USING c.tid, v_max;
             END IF;
-        ELSE
+        ELSE                                -- later, all in one statement, which is planned once
             v_others := v_others || c.tid;
         END IF;
         n := n + v_count;

@@ -2,7 +2,7 @@
 -- a higher one, nothing is published and the staged rows are deleted. If two calls try at the same time, the second
 -- waits. Without a version the app is a job that publishes once, and is remembered for one day; with a version it is
 -- remembered for ever. App names belong to the queue, and those of a login that is bound to channels to that login.
--- Returns what was created when it was published, whether that was before this call, and the p_job of the call that
+-- Returns what the app's last publication created, whether that was before this call, and the p_job of the call that
 -- published it.
 CREATE OR REPLACE FUNCTION staging_publish_once (p_app TEXT, p_version BIGINT, p_batches UUID[],
     p_drop_full BOOLEAN DEFAULT FALSE, p_job UUID DEFAULT NULL)

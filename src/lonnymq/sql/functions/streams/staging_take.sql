@@ -1,6 +1,6 @@
 -- Delete the first rows that the caller's login role has staged under some batches, in the order of the batches and
--- their rows, and return their messages in any order: at most p_limit rows, and p_max_bytes of content and headers, but
--- at least one.
+-- their rows, and return their messages in any order: at most p_limit rows, up to and including the one with which
+-- content and headers exceed p_max_bytes.
 -- A row that is staged while this runs is taken with the others, or stays: only rows that were read are deleted.
 CREATE OR REPLACE FUNCTION staging_take (p_batches UUID[], p_limit INT, p_max_bytes INT)
 RETURNS TABLE (batch UUID, ord BIGINT, message new_message) LANGUAGE sql AS $$

@@ -1,5 +1,5 @@
 -- Delete the rows and chunks that the caller's login role has staged under some batches, and return their messages, in
--- the order of the batches, of each its rows before its chunks.
+-- the order of the batches, and of each batch the rows before the chunks.
 -- Refuses more messages than locks can be taken for at once.
 CREATE OR REPLACE FUNCTION staging_take_all (p_batches UUID[])
 RETURNS new_message[] LANGUAGE plpgsql AS $$

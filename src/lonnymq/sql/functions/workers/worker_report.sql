@@ -1,11 +1,11 @@
 -- A worker says that it is alive, what it serves and what it does. Call it every few seconds. The row is written with
 -- the first report, and the values that do not change are not written again. Does not wait for a call that requests
--- something of this worker: then this report is lost, and the next one is not.
+-- something of this worker: then this report is lost, but not the next one.
 -- p_id: chosen by the worker, for as long as its process lives. p_tasks: the names of its tasks; '' stands for messages
 -- without a task. p_unknown_tasks: the tasks that it has met recently and does not know; for each, how many messages,
 -- and for how long.
 -- Returns what an administrator wants the worker to be, 'serving', 'paused' or 'draining', and which of the unknown
--- tasks no worker knows that is alive.
+-- tasks no live worker knows.
 CREATE OR REPLACE FUNCTION worker_report (
     p_id UUID, p_name TEXT, p_host TEXT, p_pid INT, p_version TEXT, p_uptime_ms BIGINT, p_tasks TEXT[],
     p_concurrency INT, p_running INT, p_state TEXT, p_lanes TEXT[] DEFAULT NULL, p_unknown_tasks TEXT[] DEFAULT NULL,
