@@ -147,8 +147,8 @@ def test_an_interval_after_a_restore(conn: psycopg.Connection) -> None:
 def test_a_message_that_was_set_aside_is_placed_once_by_a_rescan(
     conn: psycopg.Connection, where: str
 ) -> None:
-    """A dequeue finds a message locked, takes it from ready, and announces it again. A restored dump may have it
-    like that, and so may a queue whose rescan is not finished."""
+    """A dequeue finds a message locked, takes it from ready, and announces it again. A restored dump may have
+    it like that, and so may a queue whose rescan is not finished."""
     first, message = make(conn, "a", 2)
     dispatch(conn)
     conn.execute("UPDATE tick SET system_id = 1, started_at = 'epoch'")
