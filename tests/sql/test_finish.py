@@ -195,18 +195,6 @@ def test_retry_many_of_a_cancelled_message_equals_the_sequence_of_single_calls(
     check(conn)
 
 
-def test_no_messages_and_one_token(conn: psycopg.Connection) -> None:
-    for call in (
-        "message_retry_many",
-        "message_discard_many",
-        "message_extend_many",
-        "message_complete_many",
-    ):
-        lasting = ", 1000" if call == "message_extend_many" else ""
-        found = conn.execute(f"SELECT * FROM {call}('{{}}', %s{lasting})", ([uuid4()],))
-        assert found.fetchall() == [], call
-
-
 def test_extend_only_lengthens(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     [message] = lease(conn, 1, 1000)

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION tokens_fill (p_tokens UUID[], p_count INT)
 RETURNS UUID[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF cardinality(p_tokens) = 1 AND p_count <> 1 THEN
+    IF cardinality(p_tokens) = 1 AND p_count > 1 THEN
         RETURN array_fill((SELECT u FROM unnest(p_tokens) u), ARRAY[p_count]);
     END IF;
     RETURN p_tokens;
