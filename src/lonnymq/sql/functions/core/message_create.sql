@@ -30,7 +30,7 @@ DECLARE
     v_is_asleep BOOLEAN;
 BEGIN
     SELECT s.content_max_bytes, s.is_special INTO v_max, v_is_special FROM sleep s ORDER BY s.id DESC LIMIT 1;
-    -- Most messages have only a channel and content: then options, which cost time in each transaction, are skipped.
+    -- Most messages have only a channel and content. Checking options takes time in each transaction.
     IF num_nonnulls(p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms, p_priority, p_cost, p_lane,
         p_unique_while, p_unique_for_ms, p_keep_result_ms, p_batch_id) > 0
         OR (name_is_valid(p_channel) AND octet_length(p_content) <= v_max) IS NOT TRUE
